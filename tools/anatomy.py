@@ -1,0 +1,118 @@
+"""Does a chapter have every part that every chapter has?
+
+Labs and reference pages are notebooks too, but not chapters: they have their own shape.
+"""
+
+import ast
+import re
+
+NOT_CHAPTERS = {"labs", "reference"}
+MAX_IMPORT_LINES = 8
+
+
+def is_chapter(path):
+    """Whether the notebook `path` (notebooks/<part>/<slug>.ipynb) is a chapter."""
+    return path.parent.name not in NOT_CHAPTERS
+
+
+def missing_parts(notebook):
+    """Yield (cell id or None, what) for every part of a chapter that is missing."""
+    for part, present in PARTS.items():
+        if not present(notebook):
+            yield None, f"is a chapter without {part}"
+    yield from one_ignored_output(notebook)
+
+
+def _text(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def _code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _trees(notebook):
+    """The syntax trees of the code cells; a cell that is wrong on purpose has none."""
+    for cell in _code(notebook):
+        try:
+            yield ast.parse(cell.source)
+        except SyntaxError:
+            continue
+
+
+def _nodes(notebook, kind):
+    return [node for tree in _trees(notebook) for node in ast.walk(tree) if isinstance(node, kind)]
+
+
+def opens_with_a_title(notebook):
+    first = notebook.cells[0]
+    return first.cell_type == "markdown" and all(
+        part in first.source for part in ("# ", "**Claim**", "You need", "Runs in")
+    )
+
+
+def imports_come_second(notebook):
+    second = notebook.cells[1] if len(notebook.cells) > 1 else None
+    if second is None or second.cell_type != "code" or len(second.source.splitlines()) > MAX_IMPORT_LINES:
+        return False
+    body = ast.parse(second.source).body
+    return bool(body) and isinstance(body[0], ast.Import | ast.ImportFrom)
+
+
+def imports_nowhere_else(notebook):
+    later = [node for tree in list(_trees(notebook))[1:] for node in tree.body]
+    return not any(isinstance(node, ast.Import | ast.ImportFrom) for node in later)
+
+
+def asks_for_a_prediction(notebook):
+    return re.search(r"^:class:.*\bpredict\b", _text(notebook), re.MULTILINE)
+
+
+def asserts_something(notebook):
+    return _nodes(notebook, ast.Assert)
+
+
+def breaks_something(notebook):
+    return any("raises-exception" in cell.metadata.get("tags", []) for cell in _code(notebook))
+
+
+def checks_an_answer(notebook):
+    return any(
+        isinstance(call.func, ast.Attribute) and ast.unparse(call.func).startswith("check.")
+        for call in _nodes(notebook, ast.Call)
+    )
+
+
+def has_a_solution(notebook):
+    return "{solution-start}" in _text(notebook) and "{solution-end}" in _text(notebook)
+
+
+def says_what_it_costs(notebook):
+    return "what it costs" in _text(notebook).lower()
+
+
+def says_when_not_to(notebook):
+    return "when not to use it" in _text(notebook).lower()
+
+
+def one_ignored_output(notebook):
+    ignored = [cell.id for cell in _code(notebook) if "nbval-ignore-output" in cell.metadata.get("tags", [])]
+    for name in ignored[1:]:
+        yield (
+            name,
+            f"is tagged nbval-ignore-output, and so is {ignored[0]!r}; a chapter has at most one such cell",
+        )
+
+
+PARTS = {
+    "a title cell that has **Claim**, *You need* and *Runs in*": opens_with_a_title,
+    f"imports in its second cell, at most {MAX_IMPORT_LINES} lines": imports_come_second,
+    "all of its imports in its second cell": imports_nowhere_else,
+    "a question to predict (an admonition with `:class: predict`)": asks_for_a_prediction,
+    "an assert": asserts_something,
+    "something instructive that breaks (a cell tagged raises-exception)": breaks_something,
+    "a checked exercise (a call of `check.…`)": checks_an_answer,
+    "a solution ({solution-start} … {solution-end})": has_a_solution,
+    "a line *What it costs* in its summary": says_what_it_costs,
+    "a line *When not to use it* in its summary": says_when_not_to,
+}
