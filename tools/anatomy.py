@@ -12,7 +12,8 @@ MAX_IMPORT_LINES = 8
 
 def is_chapter(path):
     """Whether the notebook `path` (notebooks/<part>/<slug>.ipynb) is a chapter."""
-    return path.parent.name not in NOT_CHAPTERS
+    part = path.resolve().parent
+    return part.parent.name == "notebooks" and part.name not in NOT_CHAPTERS
 
 
 def missing_parts(notebook):

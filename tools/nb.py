@@ -11,13 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-import nbformat
 from anatomy import is_chapter, missing_parts
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
-from normal_form import COLOUR, dumps, normalise, problems
+from normal_form import COLOUR, dumps, loads, normalise, problems
 from taught_code import differences
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +27,7 @@ NOTEBOOK_SECONDS = 60
 def notebooks(paths):
     """The notebooks among and below `paths`."""
     for path in map(Path, paths or [ROOT / "notebooks"]):
-        found = sorted(path.rglob("*.ipynb")) if path.is_dir() else [path]
+        found = [path] if path.is_file() else sorted(path.rglob("*.ipynb"))
         yield from (p for p in found if ".ipynb_checkpoints" not in p.parts)
 
 
@@ -43,7 +42,7 @@ def check(path):
     text = path.read_text(encoding="utf-8")
     found = problems(text)
     if not found:
-        notebook = nbformat.reads(text, as_version=4)
+        notebook = loads(text)
         found += differences(notebook)
         if is_chapter(path):
             found += missing_parts(notebook)
@@ -52,7 +51,7 @@ def check(path):
 
 def run(path):
     """Execute the notebook at `path` and write it; return what stopped it, or None."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = loads(path.read_text(encoding="utf-8"))
     normalise(notebook)
     try:
         _execute(notebook, path.parent)
@@ -74,10 +73,11 @@ def _execute(notebook, folder):
         timeout=CELL_SECONDS,
         store_widget_state=False,
         record_timing=False,
+        extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(folder)}},
     )
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # figures are for the notebook
-    client.execute(env=environment | {"PLOTLY_RENDERER": "plotly_mimetype"})
+    client.execute(env=environment | {"PLOTLY_RENDERER": "plotly_mimetype"}, cleanup_kc=True)
 
 
 def run_all(paths):

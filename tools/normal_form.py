@@ -39,12 +39,17 @@ SAME_IN_NO_OTHER_RUN = {
 }
 
 
-# ---- writing it ----
+# ---- reading and writing it ----
+
+
+def loads(text):
+    """The notebook in the text of a file, as it is: nothing is upgraded or repaired on the way."""
+    return nbformat.v4.reads(text)
 
 
 def dumps(notebook):
     """The notebook as the text of its file."""
-    return nbformat.writes(notebook) + "\n"
+    return nbformat.v4.writes(notebook) + "\n"
 
 
 def normalise(notebook):
@@ -131,8 +136,8 @@ def _first_name(source):
 
 def problems(text):
     """Every way in which the notebook file with this text misses the normal form."""
-    notebook = nbformat.reads(text, as_version=nbformat.NO_CONVERT)
-    if (notebook.nbformat, notebook.get("nbformat_minor")) != (4, 5):
+    notebook = loads(text)
+    if (notebook.get("nbformat"), notebook.get("nbformat_minor")) != (4, 5):
         return [(None, "is not in nbformat 4.5; run `tools/nb.py run` on it")]
     found = [problem for rule in RULES for problem in rule(notebook)]
     found += [(cell.id, what) for cell in code_cells(notebook) for rule in CELL_RULES for what in rule(cell)]
@@ -140,9 +145,18 @@ def problems(text):
         found.append(
             (None, f"takes {len(text.encode()):,} bytes, the limit is {MAX_BYTES:,}; show smaller outputs")
         )
-    if not found and text != dumps(notebook):
-        found.append((None, "is not stored the way nbformat writes it; run `tools/nb.py run` on it"))
+    if not found:
+        found += stored_form(notebook, text)
     return found
+
+
+def stored_form(notebook, text):
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        yield None, f"is not a valid notebook: {str(error).splitlines()[0]}"
+    if text != dumps(notebook):
+        yield None, "is not stored the way nbformat writes it; run `tools/nb.py run` on it"
 
 
 def code_cells(notebook):
@@ -180,7 +194,7 @@ def execution_counts(notebook):
         if cell.execution_count != expected:
             yield (
                 cell.id,
-                f"has execution count {cell.execution_count}, not {expected}; run the notebook from a fresh kernel",
+                f"has execution count {cell.execution_count}, not {expected}; run the notebook again",
             )
 
 
@@ -232,7 +246,7 @@ def expected_errors(cell):
 
 def no_warnings(cell):
     if "stderr" in map(_stream_name, cell.outputs) and "shows-stderr" not in tags(cell):
-        yield "writes to stderr, where readers expect trouble; avoid the warning, or tag the cell shows-stderr"
+        yield "writes to stderr, where readers see trouble; avoid the warning, or tag the cell shows-stderr"
 
 
 def figures_have_text(cell):

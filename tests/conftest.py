@@ -1,0 +1,5 @@
+"""Settings that every test shares."""
+
+import os
+
+os.environ.setdefault("MPLBACKEND", "Agg")
