@@ -1,0 +1,27 @@
+# Two commands: `make book` to read it, `make test` to check it.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup book test notebooks clean
+
+# Node of the set-up, where the machine has none, and the tools of the book are in .venv/bin.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+help:       ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup:      ## Install what is missing into .venv and node_modules
+	@bash tools/setup.sh
+
+book: setup ## Build the book and serve it with JupyterLab beside it
+	@bash tools/build.sh
+	@exec python tools/serve.py
+
+test:       ## Run every check, as continuous integration does
+	@bash .ci/run
+
+notebooks: setup ## Execute every notebook and store its outputs
+	@python tools/nb.py run
+
+clean:      ## Remove what was built, but not what was installed
+	rm -rf _build book/_static/vendor .pytest_cache .ruff_cache
+	find allranks book notebooks tests tools -name __pycache__ -prune -exec rm -rf {} +
