@@ -1,0 +1,20 @@
+"""How does one cell run on several processes? `launch` starts ranks, and ends them whatever happens.
+
+| module   | side   | what                                                       |
+|----------|--------|------------------------------------------------------------|
+| world    | kernel | start the ranks, wait for them, end them: the whole life   |
+| plan     | kernel | which backend and which device a rank gets                 |
+| server   | kernel | the process that ranks are forked from, torch loaded       |
+| packing  | both   | functions, arguments and results through shared memory     |
+| rank     | rank   | what a rank does from its first to its last instruction    |
+| output   | kernel | what ranks print, marked with the rank                     |
+| blame    | kernel | which rank is the cause, and the one sentence that says so |
+| stacks   | both   | where a rank stands, in the reader's own lines             |
+| bars     | both   | one bar for the whole world                                |
+"""
+
+from allranks.launch.blame import LaunchError, RankFailed, RanksTimedOut
+from allranks.launch.bars import progress
+from allranks.launch.world import launch
+
+__all__ = ["LaunchError", "RankFailed", "RanksTimedOut", "launch", "progress"]

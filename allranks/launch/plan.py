@@ -1,0 +1,63 @@
+"""Which backend, and which device for each rank? One NCCL rank per GPU when there are enough, else gloo.
+
+The plan is made before any process starts, so an impossible request costs nothing.
+"""
+
+import operator
+from collections import namedtuple
+
+MAX_WORLD_SIZE = 64
+
+Plan = namedtuple("Plan", "world_size backend devices")
+Plan.__doc__ = """What the ranks of a world will be.
+
+`backend` is what `init_process_group` receives; `devices[rank]` is a CUDA index, or None for the CPU.
+"""
+
+
+def make_plan(world_size, backend):
+    """Return the `Plan` for `world_size` ranks, or raise a ValueError or TypeError that says what is possible."""
+    world_size = _whole_number(world_size)
+    if backend not in (None, "gloo", "nccl", "cuda:gloo"):
+        raise ValueError(
+            f"backend={backend!r} is not one of 'nccl' (a GPU per rank), 'gloo' (ranks on the CPU), "
+            "'cuda:gloo' (ranks share the GPUs). Leave it out to get the right one for this machine."
+        )
+    if backend == "gloo":
+        return Plan(world_size, "gloo", (None,) * world_size)
+    gpus = _count_gpus()
+    if backend == "cuda:gloo":
+        if gpus == 0:
+            raise ValueError(
+                "backend='cuda:gloo' puts ranks on GPUs, and there is none here. Use backend='gloo'."
+            )
+        devices = tuple(rank % gpus for rank in range(world_size))
+        return Plan(world_size, "cpu:gloo,cuda:gloo", devices)
+    if gpus >= world_size:
+        return Plan(world_size, "cpu:gloo,cuda:nccl", tuple(range(world_size)))
+    if backend == "nccl":
+        raise ValueError(
+            f"backend='nccl' needs one GPU per rank: {world_size} ranks were asked for and {gpus} GPUs are here "
+            "(NCCL refuses two ranks on one GPU). Ask for fewer ranks, or use backend='gloo' for ranks on the CPU"
+            + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")
+        )
+    return Plan(world_size, "gloo", (None,) * world_size)
+
+
+def _whole_number(world_size):
+    try:
+        number = operator.index(world_size)
+    except TypeError:
+        raise TypeError(f"world_size={world_size!r} is not a whole number of ranks.") from None
+    if not 1 <= number <= MAX_WORLD_SIZE:
+        raise ValueError(
+            f"world_size={number}: a world has 1 to {MAX_WORLD_SIZE} ranks here. Every rank is a process on this "
+            "one machine, connected to every other; a larger world needs several machines and torchrun."
+        )
+    return number
+
+
+def _count_gpus():
+    import torch
+
+    return torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0

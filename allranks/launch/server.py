@@ -1,0 +1,78 @@
+"""Why do ranks start in a tenth of a second? They are forked from a process that has torch loaded.
+
+A fork server holds one thread and has never touched CUDA, so forking it is safe where forking
+the notebook's kernel is not. macOS and Windows have no fork that survives torch's libraries:
+there every rank is spawned, which takes seconds.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import sys
+import threading
+from multiprocessing import forkserver
+
+METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+PRELOAD = [
+    "allranks.launch.rank",
+    "cloudpickle",
+    "torch",
+    "torch.distributed",
+    "torch._dynamo",  # DistributedDataParallel imports it: 0.7 s a rank if it is not here already
+    "torch.distributed.tensor",
+    "torch.distributed.fsdp",
+]
+# A forked process inherits the pools of its parent's libraries: give the parent none.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+_lock = threading.Lock()
+
+
+def warm_up():
+    """Start the fork server, if this system has one; return at once while it loads torch."""
+    if METHOD != "forkserver":
+        return
+    with _lock, _environment(ONE_THREAD), _without_main():
+        multiprocessing.get_context(METHOD).set_forkserver_preload(PRELOAD)
+        forkserver.ensure_running()
+
+
+def start(target, arguments):
+    """Start one process per tuple in `arguments` and return them, in that order.
+
+    A fork server that died since the last call (out of memory, say) is replaced.
+    """
+    warm_up()
+    context = multiprocessing.get_context(METHOD)
+    processes = [context.Process(target=target, args=one) for one in arguments]
+    with _lock, _without_main():
+        for process in processes:
+            process.start()
+    return processes
+
+
+@contextlib.contextmanager
+def _environment(values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextlib.contextmanager
+def _without_main():
+    """Hide where `__main__` came from: functions travel by value, so a rank need not run it again."""
+    main = sys.modules["__main__"]
+    hidden = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
+    for name in hidden:
+        delattr(main, name)
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        del main.__spec__
+        for name, value in hidden.items():
+            setattr(main, name, value)
