@@ -1,0 +1,12 @@
+"""What the pages of All Ranks need beyond Jupyter Book, one module per concern."""
+
+from __future__ import annotations
+
+from allranks_book import figures, formulas
+
+
+def setup(app) -> dict:
+    """Register each concern with Sphinx."""
+    for concern in (formulas, figures):
+        concern.setup(app)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
