@@ -229,7 +229,8 @@ def test_a_notebook_is_stored_as_nbformat_writes_it():
 
 def test_a_file_that_is_no_valid_notebook_is_a_problem():
     made = notebook(code())
-    made.cells[0].outputs = [stream("1") | {"colour": "red"}]
+    made.cells[0].outputs = [stream("1")]
+    made.cells[0].outputs[0].colour = "red"
     assert ["not a valid notebook" in what for what in found(made)] == [True]
 
 
