@@ -1,0 +1,154 @@
+"""What did this rank communicate? Every collective by kind, with its bytes, and what its sockets really sent.
+
+All of `torch.distributed` (plain calls, DDP, FSDP2, DTensor) ends in operators of torch's dispatcher, and a
+dispatch mode sees each of them. The size of a message is counted as nccl-tests does: the whole tensor that an
+all-reduce sums, that a reduce-scatter starts from, that an all-gather ends with.
+"""
+
+import os
+import socket
+import struct
+from collections import Counter, namedtuple
+
+import torch
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from allranks import collectives
+
+# Operator: the collective's name, and which argument is the message.
+C10D = {
+    "allreduce_": ("all_reduce", 0),
+    "allreduce_coalesced_": ("all_reduce", 0),
+    "broadcast_": ("broadcast", 0),
+    "reduce_": ("reduce", 0),
+    "allgather_": ("all_gather", 0),
+    "_allgather_base_": ("all_gather", 0),
+    "allgather_coalesced_": ("all_gather", 0),
+    "allgather_into_tensor_coalesced_": ("all_gather", 0),
+    "reduce_scatter_": ("reduce_scatter", 1),
+    "_reduce_scatter_base_": ("reduce_scatter", 1),
+    "reduce_scatter_tensor_coalesced_": ("reduce_scatter", 1),
+    "alltoall_": ("all_to_all", 1),
+    "alltoall_base_": ("all_to_all", 1),
+    "gather_": ("gather", 1),
+    "scatter_": ("scatter", 0),
+    "send": ("send", 0),
+    "recv_": ("recv", 0),
+    "recv_any_source_": ("recv", 0),
+    "barrier": ("barrier", None),
+    "monitored_barrier_": ("barrier", None),
+}
+FUNCTIONAL = {  # `_c10d_functional` and `_dtensor`: the message is the first argument, the group the last
+    "all_reduce": "all_reduce",
+    "broadcast": "broadcast",
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_to_all_single": "all_to_all",
+    "shard_dim_alltoall": "all_to_all",
+}
+SENT = {
+    "all_reduce": collectives.ring_all_reduce_bytes,
+    "reduce_scatter": collectives.ring_reduce_scatter_bytes,
+    "all_gather": collectives.ring_all_gather_bytes,
+    "all_to_all": collectives.all_to_all_bytes,
+    **dict.fromkeys(("broadcast", "reduce", "gather", "scatter"), collectives.rooted_bytes),
+    "send": lambda nbytes, world_size: nbytes,
+    "recv": lambda nbytes, world_size: 0,
+    "barrier": lambda nbytes, world_size: 0,
+}
+
+Call = namedtuple("Call", "kind nbytes group_size")
+Call.__doc__ = "One collective: its name, the bytes of its message, how many ranks took part."
+
+
+class trace(TorchDispatchMode):  # noqa: N801 (it is used like torch.no_grad)
+    """Count what this rank communicates in a `with` block, backward passes included.
+
+    with trace() as counted:
+        dist.all_reduce(torch.ones(1000))
+    counted.calls   # Counter({'all_reduce': 1})
+    counted.bytes   # Counter({'all_reduce': 4000}): of the messages
+    counted.sent    # 6000.0 with 4 ranks: what each sends in the algorithms that send least
+    counted.wire    # 7728: what the sockets have sent, headers included; None without gloo or Linux
+    counted.log     # every `Call`, in order
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.log = []
+        self.wire = None
+
+    def __enter__(self):
+        self._before = _socket_bytes()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        if self._before is not None:
+            self.wire = _socket_bytes() - self._before
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        call = _read(operator, args)
+        if call:
+            self.log.append(call)
+        return operator(*args, **(kwargs or {}))
+
+    @property
+    def calls(self):
+        return Counter(call.kind for call in self.log)
+
+    @property
+    def bytes(self):
+        total = Counter()
+        for call in self.log:
+            total[call.kind] += call.nbytes
+        return total
+
+    @property
+    def sent(self):
+        return sum(SENT[call.kind](call.nbytes, call.group_size) for call in self.log)
+
+
+def _read(operator, args):
+    """Return the `Call` that an operator is, or None if it does not communicate."""
+    name = operator.overloadpacket.__name__
+    if operator.namespace == "c10d" and name in C10D:
+        kind, message = C10D[name]
+        group = next(g for g in args if isinstance(g, torch.ScriptObject) and "ProcessGroup" in str(g._type()))
+        size = dist.ProcessGroup.unbox(group).size()
+        return Call(kind, 0 if message is None else _nbytes(args[message]), size)
+    name = name.removesuffix("_").removesuffix("_coalesced")
+    if operator.namespace in ("_c10d_functional", "_dtensor") and name in FUNCTIONAL:
+        kind = FUNCTIONAL[name]
+        size = dist.distributed_c10d._resolve_process_group(args[-1]).size()
+        return Call(kind, _nbytes(args[0]) * (size if kind == "all_gather" else 1), size)
+    return None
+
+
+def _nbytes(message):
+    if isinstance(message, torch.Tensor):
+        return message.numel() * message.element_size()
+    return sum(_nbytes(part) for part in message)
+
+
+def _socket_bytes():
+    """Bytes that this process's TCP connections have sent so far, by the kernel's own count, or None.
+
+    Linux keeps it for every connection in `struct tcp_info`: sent, less sent again, plus still to send.
+    """
+    if not hasattr(socket, "TCP_INFO") or "gloo" not in dist.get_backend():
+        return None
+    total = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            connection = socket.socket(fileno=os.dup(int(descriptor)))
+        except OSError:  # not a socket, or gone since it was listed
+            continue
+        with connection:
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 216)
+                (unsent,) = struct.unpack_from("I", info, 144)
+                sent, sent_again = struct.unpack_from("QQ", info, 200)
+                total += sent - sent_again + unsent
+    return total
