@@ -1,6 +1,7 @@
 """What does a search engine or a shared link say about a page?
 
-A page may say it itself (`myst: html_meta: description`); otherwise it is the page's first paragraph free of formulas.
+A page may say it itself (`myst: html_meta: description`).
+Otherwise it is the page's first paragraph that holds no formula.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which Node typesets the formulas, and does the vendored style sheet fit the typesetter?
 
-sphinxcontrib-katex renders each formula while the book is built; a page then needs only KaTeX's CSS and fonts.
+sphinxcontrib-katex renders each formula while the book is built.
+A page then needs only KaTeX's style sheet and fonts.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def typeset_or_warn(latex: str, options: dict | None = None) -> str:
 
 
 def setup(app) -> None:
-    """Point sphinxcontrib-katex at Node, give it time to start on a busy machine, and check its style sheet."""
+    """Point sphinxcontrib-katex at Node, and give Node time to start on a busy machine."""
     katex.NODEJS_BINARY = node_binary()
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
     katex.render_latex = typeset_or_warn

@@ -1,7 +1,8 @@
 """How few icons do the pages need?
 
-The theme's icon fonts hold some two thousand glyphs in 300 kB. After the build this module keeps the glyphs that
-a page or a style sheet names, in WOFF files of a few kB, and removes what no page loads any more.
+The theme's icon fonts hold some two thousand glyphs in 300 kB.
+After the build this module keeps the glyphs that a page or a style sheet names, in WOFF files of a few kB,
+and removes what no page loads any more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from fontTools import subset
 
 CLASS_RULE = re.compile(r'((?:\.fa-[\w-]+:{1,2}before,?)+)\{content:"([^"]+)"\}')
 CODE_POINT = re.compile(r"\\(f[0-9a-f]{3})\b|([\uf000-\uf8ff])")
-FONT_SOURCE = re.compile(r'url\(([^)]*/(fa-[\w-]+))\.woff2\) format\("woff2"\),url\([^)]*\.ttf\) format\("truetype"\)')
+FONT_SOURCE = re.compile(
+    r'url\(([^)]*/fa-[\w-]+)\.woff2\) format\("woff2"\),url\([^)]*\.ttf\) format\("truetype"\)'
+)
 
 
 def code_points(css: str) -> set[int]:
