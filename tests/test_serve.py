@@ -23,7 +23,7 @@ def read(url):
         return answer.read().decode()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", serve.STOP_SIGNALS)
 def test_both_answer_and_both_stop(pages, how):
     command = [sys.executable, "-c", WHOLE.format(str(pages))]
     with subprocess.Popen(command, cwd=serve.ROOT / "tools", stdout=subprocess.PIPE, text=True) as process:

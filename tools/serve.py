@@ -26,6 +26,7 @@ PAGES = ROOT / "_build" / "html"
 HOST = "127.0.0.1"
 START_SECONDS = 60
 STOP_SECONDS = 10
+STOP_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -155,6 +156,8 @@ def serve(book_only):
 
 
 def interrupt(*_):
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave JupyterLab half stopped
     raise KeyboardInterrupt
 
 
@@ -166,8 +169,8 @@ def main():
     book_only = parser.parse_args().book_only
     if not (PAGES / "index.html").is_file():
         sys.exit("there is no built book in _build/html; `make book` builds it")
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    for number in STOP_SIGNALS:
+        signal.signal(number, interrupt)
     try:
         serve(book_only)
     except KeyboardInterrupt:

@@ -45,7 +45,9 @@ make_venv() {
     "$python" -m venv .venv
 }
 
-pip_setting() { .venv/bin/pip config list | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | sed -n '1{s/\\n/ /g;p}' | xargs; }
+pip_setting() {
+    .venv/bin/pip config list | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | sed -n '1{s/\\n/ /g;s/^ *//;p}'
+}
 
 # uv reads no pip configuration: hand over the places where pip would look as well.
 share_pip_places_with_uv() {
