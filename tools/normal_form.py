@@ -34,7 +34,7 @@ SAME_IN_NO_OTHER_RUN = {
     "a port": re.compile(r"(127\.0\.0\.1|0\.0\.0\.0|localhost|\[::1\]):\d+"),
     "a path of this machine": re.compile(
         rf"{re.escape(str(Path(__file__).resolve().parent.parent))}|site-packages|ipykernel_\d"
-        r"|(?<![\w.])(~/\.|/(home|root|tmp|usr|opt|var|Users)/)|\b[A-Z]:\\"
+        r"|(?<![\w.])(~/\.|/(home|root|tmp|usr|opt|var|srv|mnt|content|Users)/)|\b[A-Z]:\\"
     ),
 }
 
