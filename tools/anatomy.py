@@ -7,7 +7,6 @@ import ast
 import re
 
 NOT_CHAPTERS = {"labs", "reference"}
-MAX_IMPORT_LINES = 8
 
 
 def is_chapter(path):
@@ -47,14 +46,17 @@ def _nodes(notebook, kind):
 
 def opens_with_a_title(notebook):
     first = notebook.cells[0]
-    return first.cell_type == "markdown" and all(
-        part in first.source for part in ("# ", "**Claim**", "You need", "Runs in")
+    claim = re.search(r"\*\*Claim\*\*|^:class:.*\bclaim\b", first.source, re.MULTILINE)
+    return (
+        first.cell_type == "markdown"
+        and claim
+        and all(p in first.source for p in ("# ", "You need", "Runs in"))
     )
 
 
 def imports_come_second(notebook):
     second = notebook.cells[1] if len(notebook.cells) > 1 else None
-    if second is None or second.cell_type != "code" or len(second.source.splitlines()) > MAX_IMPORT_LINES:
+    if second is None or second.cell_type != "code":
         return False
     body = ast.parse(second.source).body
     return bool(body) and isinstance(body[0], ast.Import | ast.ImportFrom)
@@ -106,8 +108,8 @@ def one_ignored_output(notebook):
 
 
 PARTS = {
-    "a title cell that has **Claim**, *You need* and *Runs in*": opens_with_a_title,
-    f"imports in its second cell, at most {MAX_IMPORT_LINES} lines": imports_come_second,
+    "a title cell with a claim (**Claim** or `:class: claim`), *You need* and *Runs in*": opens_with_a_title,
+    "imports in its second cell": imports_come_second,
     "all of its imports in its second cell": imports_nowhere_else,
     "a question to predict (an admonition with `:class: predict`)": asks_for_a_prediction,
     "an assert": asserts_something,

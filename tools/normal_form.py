@@ -139,6 +139,8 @@ def problems(text):
     notebook = loads(text)
     if (notebook.get("nbformat"), notebook.get("nbformat_minor")) != (4, 5):
         return [(None, "is not in nbformat 4.5; run `tools/nb.py run` on it")]
+    if code_cells(notebook) and not any(cell.execution_count for cell in code_cells(notebook)):
+        return [(None, "was never run; run `tools/nb.py run` on it")]
     found = [problem for rule in RULES for problem in rule(notebook)]
     found += [(cell.id, what) for cell in code_cells(notebook) for rule in CELL_RULES for what in rule(cell)]
     if len(text.encode()) > MAX_BYTES:
