@@ -2,18 +2,21 @@
 
 A cause is a rank that died, or that raised an exception of its own. A rank whose peer left it in the middle
 of a collective raises too ("connection closed by peer"): that is an echo, and never blamed while there is
-a cause. If all ranks that did not return are echoes, the cause is a rank that returned too early.
+a cause. If all ranks that did not return are echoes, the cause is a rank that returned too early. Ranks
+that entered a collective differently are the cause of an abort that follows.
 """
 
 import re
 import signal
 from collections import namedtuple
 
-from allranks.launch import stacks
+from allranks.launch import recorder, stacks
 
 Outcome = namedtuple("Outcome", "state detail", defaults=(None,))
-Outcome.__doc__ = """How a rank ended: 'running', 'returned' (its last collective), 'raised' (a `stacks.Failure`),
-'died' (an exit code), or 'stopped' (why)."""
+Outcome.__doc__ = """How a rank ended: 'running', 'returned', 'raised' (detail: a `stacks.Failure`),
+'died' (detail: the exit code), or 'stopped' (detail: why)."""
+
+FRAMES = 12  # of the reader's, in a traceback
 
 SIGNALS = {
     signal.SIGSEGV: "died of SIGSEGV (segmentation fault)",
@@ -53,51 +56,43 @@ class RanksTimedOut(LaunchError, TimeoutError):
         self.ranks = ranks
 
 
-def explain(outcomes, frames, collectives):
+def explain(outcomes, frames, histories):
     """Return the exception for ranks that ended as `outcomes` say, at least one of them badly.
 
-    `frames[rank]` is where a rank stood (see `stacks.read`), `collectives[rank]` its last collective.
+    `frames[rank]` is where a rank stood (see `stacks.read`), `histories[rank]` what it had entered (see
+    `recorder.read`).
     """
     returned = [r for r, outcome in enumerate(outcomes) if outcome.state == "returned"]
     failed = [r for r, outcome in enumerate(outcomes) if outcome.state in ("raised", "died", "stopped")]
-    causes = [r for r in failed if outcomes[r].state != "raised" or not outcomes[r].detail.lost_peer]
-    unfinished = [r for r, outcome in enumerate(outcomes) if outcome.state != "returned"]
-    if causes:
+    causes = [r for r in failed if not _is_echo(outcomes[r])]
+    calls = recorder.disagreement(histories)
+    if calls and all(_is_abort(outcomes[r]) for r in causes):
+        causes, message = _odd_ones(calls), _told(calls)
+    elif causes:
         phrases = {}
         for rank in causes:
             phrases.setdefault(_phrase(outcomes[rank]), []).append(rank)
         message = " · ".join(f"{name(ranks)} {phrase}" for phrase, ranks in phrases.items())
-        message += _disagreement(collectives, " · ")
-    elif message := _disagreement(collectives):
-        causes = unfinished
     elif returned:
-        causes = returned
-        waiting = {stacks.waits_in(_stood(outcomes[r], frames[r])) for r in unfinished} - {None}
-        where = f" in {' and '.join(sorted(waiting))}" if waiting else ""
-        were = "was" if len(unfinished) == 1 else "were"
-        message = f"{name(causes)} returned while {name(unfinished)} {were} still waiting{where}"
+        causes, message = returned, _returned_early(returned, outcomes, frames)
     else:
         causes = failed
         message = f"{name(causes[:1])} {_phrase(outcomes[causes[0]])}"
-    error = RankFailed(message, causes)
-    error.add_note(_where_all_stand(outcomes, frames))
-    return error
+    return _with_note(RankFailed(message, causes), outcomes, frames)
 
 
-def timed_out(outcomes, frames, timeout):
+def timed_out(outcomes, frames, histories, timeout):
     """Return the exception for ranks that are still running `timeout` seconds after they started."""
     running = [rank for rank, outcome in enumerate(outcomes) if outcome.state == "running"]
-    were = "was" if len(running) == 1 else "were"
-    error = RanksTimedOut(f"{name(running)} {were} still running after {timeout:g} s", running)
-    error.add_note(_where_all_stand(outcomes, frames))
-    return error
+    message = f"{name(running)} {_were(running)} still running after {timeout:g} s"
+    if calls := recorder.disagreement(histories):
+        message += f" · {_told(calls)}"
+    return _with_note(RanksTimedOut(message, running), outcomes, frames)
 
 
 def interrupted(outcomes, frames):
     """Return the exception that says where the ranks stood when the interrupt came."""
-    error = Interrupted("all ranks were ended")
-    error.add_note(_where_all_stand(outcomes, frames))
-    return error
+    return _with_note(Interrupted("all ranks were ended"), outcomes, frames)
 
 
 def name(ranks):
@@ -124,21 +119,39 @@ def _tidy(message):
     return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]
 
 
-def _disagreement(collectives, before=""):
-    """Say which ranks entered what, if they entered one collective with different tensors, or different ones."""
-    entered = {}
-    for rank, last in sorted(collectives.items()):
-        if last:
-            entered.setdefault((last.group, last.number), {}).setdefault(
-                (last.name, last.tensors), []
-            ).append(rank)
-    for calls in entered.values():
-        if len(calls) > 1:
-            told = [
-                f"{name(ranks)} entered {what} with {tensors}" for (what, tensors), ranks in calls.items()
-            ]
-            return before + " · ".join(told)
-    return ""
+def _is_echo(outcome):
+    return outcome.state == "raised" and outcome.detail.lost_peer
+
+
+def _is_abort(outcome):
+    return outcome.state == "died" and outcome.detail == -signal.SIGABRT
+
+
+def _told(calls):
+    return " · ".join(f"{name(ranks)} entered {what}" for what, ranks in calls.items())
+
+
+def _odd_ones(calls):
+    """Return the ranks outside the largest party; all of them if no party is the largest."""
+    parties = sorted(calls.values(), key=len)
+    odd = parties if len(parties[-1]) == len(parties[-2]) else parties[:-1]
+    return sorted(rank for party in odd for rank in party)
+
+
+def _returned_early(returned, outcomes, frames):
+    left = [r for r, outcome in enumerate(outcomes) if outcome.state != "returned"]
+    waiting = sorted({stacks.waits_in(_stood(outcomes[r], frames[r])) for r in left} - {None})
+    where = f" in {' and '.join(waiting)}" if waiting else ""
+    return f"{name(returned)} returned while {name(left)} {_were(left)} still waiting{where}"
+
+
+def _were(ranks):
+    return "was" if len(ranks) == 1 else "were"
+
+
+def _with_note(error, outcomes, frames):
+    error.add_note(_where_all_stand(outcomes, frames))
+    return error
 
 
 def _stood(outcome, frames):
@@ -158,27 +171,22 @@ def _where_one_stands(outcome, frames):
         return " returned"
     if outcome.state == "died" and not frames:
         return " left no word"
-    if outcome.state != "raised":
-        return f": {stacks.describe(frames)}"
-    failure = outcome.detail
-    if failure.lost_peer:
-        return f": {stacks.describe(failure.frames)}, lost a peer"
-    return "\n".join([" raised", *_traceback(failure)])
+    if outcome.state != "raised" or _is_echo(outcome):  # an echo comes or not, as chance has it: do not say
+        return f": {stacks.describe(_stood(outcome, frames))}"
+    return "\n".join([" raised", *_traceback(outcome.detail)])
 
 
 def _traceback(failure):
     """The reader's frames with their source, then the library frame that raised, then the exception."""
     mine = [frame for frame in failure.frames if not stacks.is_library(frame)]
     lines = []
-    for frame in mine:
-        lines += [f"  {stacks.place(frame)}", f"    {stacks.source(frame)}"]
-    if (
-        failure.frames
-        and stacks.is_library(failure.frames[-1])
-        and not stacks.is_launcher(failure.frames[-1])
-    ):
-        lines.append(f"  {stacks.place(failure.frames[-1])}")
+    for number, frame in enumerate(mine):
+        if number < FRAMES // 2 or number >= len(mine) - FRAMES // 2:
+            lines += [f"  {stacks.place(frame)}", f"    {stacks.source(frame)}"]
+        elif number == FRAMES // 2:
+            lines.append(f"  … {len(mine) - FRAMES} more")
+    last = failure.frames[-1] if failure.frames else None
+    if last and stacks.is_library(last) and not stacks.is_launcher(last):
+        lines.append(f"  {stacks.place(last)}")
     lines.append(f"  {failure.kind}: {failure.message}".rstrip(": "))
-    if failure.cause:
-        lines.append(f"  caused by {failure.cause}")
-    return lines
+    return [*lines, *(f"  {line}" for line in failure.more)]

@@ -38,7 +38,7 @@ class Output:
             with open(self.path, "rb") as file:
                 file.seek(self.position)
                 text = file.read(limit - self.position)
-            if not last or limit == SHOWN:
+            if not last:
                 text = text[: text.rfind(b"\n") + 1]
             self.position += len(text)
             self._print(text.decode("utf-8", "replace").removesuffix("\n").split("\n") if text else [])

@@ -4,6 +4,7 @@ cloudpickle carries what a notebook cell defines (functions, closures, classes);
 tensors out of the pickle, and `torch.load(mmap=True)` maps them, so that no tensor goes through a pipe.
 """
 
+import glob
 import inspect
 import os
 import shutil
@@ -22,7 +23,14 @@ def make_directory():
         roomy = shutil.disk_usage(SHARED_MEMORY).free >= ROOM_NEEDED
     except OSError:
         roomy = False
-    return tempfile.mkdtemp(prefix="allranks-", dir=SHARED_MEMORY if roomy else None)
+    return tempfile.mkdtemp(prefix=f"allranks-{os.getpid()}-", dir=SHARED_MEMORY if roomy else None)
+
+
+def remove_directories(pid):
+    """Remove every directory that process `pid` made, and can no longer remove itself."""
+    for parent in (SHARED_MEMORY, tempfile.gettempdir()):
+        for directory in glob.glob(os.path.join(parent, f"allranks-{pid}-*")):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def save(value, path):

@@ -16,7 +16,7 @@ Plan.__doc__ = """What the ranks of a world will be.
 
 
 def make_plan(world_size, backend):
-    """Return the `Plan` for `world_size` ranks, or raise a ValueError or TypeError that says what is possible."""
+    """Return the `Plan` for `world_size` ranks, or raise an error that says what is possible."""
     world_size = _whole_number(world_size)
     if backend not in (None, "gloo", "nccl", "cuda:gloo"):
         raise ValueError(
@@ -37,9 +37,9 @@ def make_plan(world_size, backend):
         return Plan(world_size, "cpu:gloo,cuda:nccl", tuple(range(world_size)))
     if backend == "nccl":
         raise ValueError(
-            f"backend='nccl' needs one GPU per rank: {world_size} ranks were asked for and {gpus} GPUs are here "
-            "(NCCL refuses two ranks on one GPU). Ask for fewer ranks, or use backend='gloo' for ranks on the CPU"
-            + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")
+            f"backend='nccl' needs one GPU per rank: {world_size} ranks were asked for and {gpus} GPUs are "
+            "here (NCCL refuses two ranks on one GPU). Ask for fewer ranks, or use backend='gloo' for ranks "
+            "on the CPU" + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")
         )
     return Plan(world_size, "gloo", (None,) * world_size)
 
@@ -51,8 +51,8 @@ def _whole_number(world_size):
         raise TypeError(f"world_size={world_size!r} is not a whole number of ranks.") from None
     if not 1 <= number <= MAX_WORLD_SIZE:
         raise ValueError(
-            f"world_size={number}: a world has 1 to {MAX_WORLD_SIZE} ranks here. Every rank is a process on this "
-            "one machine, connected to every other; a larger world needs several machines and torchrun."
+            f"world_size={number}: a world has 1 to {MAX_WORLD_SIZE} ranks here. Every rank is a process on "
+            "this one machine, connected to every other; a larger world needs several machines and torchrun."
         )
     return number
 

@@ -6,6 +6,7 @@ still waiting for it learns so from its closed connections. A rank that failed s
 the kernel ends it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
 """
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -15,19 +16,29 @@ import sys
 import threading
 from multiprocessing import forkserver
 
-from allranks.launch import bars, packing, stacks
+from allranks.launch import bars, packing, recorder, stacks
 
 PR_SET_PDEATHSIG = 1
+
+handlers = {}  # a signal handler that C calls must not be collected
 
 
 def live(rank, plan, directory, environment, pipe):
     """Be rank `rank` of a world: set up, call the function, send its result, exit."""
     _die_with_the_kernel()
     _redirect_output(os.path.join(directory, f"output-{rank}"))
-    stacks.write_on_demand(os.path.join(directory, f"stacks-{rank}"))
+    write_stacks = stacks.write_when_forced(os.path.join(directory, f"stacks-{rank}"))
     send = _one_at_a_time(pipe.send)
     begin = threading.Event()
-    threading.Thread(target=_listen, args=(pipe.recv, send, begin), daemon=True).start()
+    record = os.path.join(directory, f"collectives-{rank}")
+    _report_abort(send)
+
+    def stand():
+        write_stacks()
+        recorder.write(record)
+        send(("standing", None))
+
+    threading.Thread(target=_listen, args=(pipe.recv, begin.set, stand), daemon=True).start()
     bars.report_to(send if rank == 0 else None)
     try:
         device = _become_rank(rank, plan, environment)
@@ -35,15 +46,16 @@ def live(rank, plan, directory, environment, pipe):
         _join_world(rank, plan, device, os.path.join(directory, "store"))
         send(("joined", None))
         begin.wait()
-        result = fn(*args, **kwargs)
+        result = _call(fn, args, kwargs)
         _send_result(result, os.path.join(directory, f"result-{rank}"))
         _leave_world(plan)
-        send(("returned", stacks.last_collective()))
+        recorder.write(record)
+        _flush()
+        send(("returned", None))
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
         _flush()
         send(("raised", stacks.Failure.of(error)))
         threading.Event().wait()
-    _flush()
     os._exit(0)
 
 
@@ -52,6 +64,7 @@ def _die_with_the_kernel():
     if os.name != "posix":
         return
     os.setsid()  # one group to kill; and Ctrl-C in a terminal reaches the kernel only
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see server._without_interrupts
     if sys.platform == "linux":
         _die_with_parent()
         os.register_at_fork(after_in_child=_die_with_parent)  # DataLoader workers
@@ -76,17 +89,29 @@ def _one_at_a_time(send):
     return locked
 
 
-def _listen(receive, send, begin):
+def _report_abort(send):
+    """Tell the kernel of a SIGABRT, and stay: gloo aborts one of two ranks whose tensors differ in size.
+
+    A handler of Python's own would not be called, since abort() does not return to the interpreter.
+    """
+
+    def report(number):
+        send(("died", -number))
+        threading.Event().wait()
+
+    if sys.platform == "linux":
+        handlers["SIGABRT"] = ctypes.CFUNCTYPE(None, ctypes.c_int)(report)
+        ctypes.CDLL(None).signal(signal.SIGABRT, handlers["SIGABRT"])
+
+
+def _listen(receive, begin, stand):
     """Do what the kernel asks; when the kernel is gone, so is this rank and all that it started."""
     while True:
         try:
             question = receive()
         except (EOFError, OSError):
             os.killpg(0, signal.SIGKILL) if os.name == "posix" else os._exit(1)
-        if question == "begin":
-            begin.set()
-        else:
-            send(("standing", stacks.last_collective()))
+        begin() if question == "begin" else stand()
 
 
 def _redirect_output(path):
@@ -96,8 +121,8 @@ def _redirect_output(path):
     os.dup2(file, 2)
     os.close(file)
     open_text = {"buffering": 1, "encoding": "utf-8", "errors": "backslashreplace", "closefd": False}
-    sys.stdout = open(1, "w", **open_text)
-    sys.stderr = open(2, "w", **open_text)
+    sys.stdout = open(1, "w", **open_text)  # noqa: SIM115
+    sys.stderr = open(2, "w", **open_text)  # noqa: SIM115
 
 
 def _become_rank(rank, plan, environment):
@@ -132,6 +157,16 @@ def _join_world(rank, plan, device, store):
     )
 
 
+def _call(fn, args, kwargs):
+    """Return what the function returns; a process that it forked, and that comes back too, ends here."""
+    pid = os.getpid()
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)
+
+
 def _send_result(result, path):
     try:
         packing.save(result, path)
@@ -149,7 +184,8 @@ def _leave_world(plan):
 
 
 def _flush():
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the function may have closed or replaced it
+            stream.flush()
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)  # what C code printed

@@ -8,20 +8,12 @@ there every rank is spawned, which takes seconds.
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from multiprocessing import forkserver
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
-PRELOAD = [
-    "allranks.launch.rank",
-    "cloudpickle",
-    "torch",
-    "torch.distributed",
-    "torch._dynamo",  # DistributedDataParallel imports it: 0.7 s a rank if it is not here already
-    "torch.distributed.tensor",
-    "torch.distributed.fsdp",
-]
 # A forked process inherits the pools of its parent's libraries: give the parent none.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -32,19 +24,20 @@ def warm_up():
     """Start the fork server, if this system has one; return at once while it loads torch."""
     if METHOD != "forkserver":
         return
-    with _lock, _environment(ONE_THREAD), _without_main():
-        multiprocessing.get_context(METHOD).set_forkserver_preload(PRELOAD)
+    with _lock, _environment(ONE_THREAD), _without_main(), _without_interrupts():
+        multiprocessing.get_context(METHOD).set_forkserver_preload(["allranks.launch.preload"])
         forkserver.ensure_running()
 
 
-def start(target, arguments):
-    """Start one process per tuple in `arguments` and return them, in that order.
-
-    A fork server that died since the last call (out of memory, say) is replaced.
-    """
-    warm_up()
+def make(target, arguments):
+    """Return one process per tuple in `arguments`, in that order, not yet started."""
     context = multiprocessing.get_context(METHOD)
-    processes = [context.Process(target=target, args=one) for one in arguments]
+    return [context.Process(target=target, args=one) for one in arguments]
+
+
+def start(processes):
+    """Start processes; a fork server that died since the last call (out of memory, say) is replaced."""
+    warm_up()
     with _lock, _without_main():
         for process in processes:
             process.start()
@@ -60,6 +53,16 @@ def _environment(values):
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextlib.contextmanager
+def _without_interrupts():
+    """Jupyter interrupts the kernel's children too: the server, still loading torch, must not end of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

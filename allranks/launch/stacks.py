@@ -5,8 +5,8 @@ C loop, and while the process dies of a segmentation fault. The kernel reads it 
 that belong to the reader.
 """
 
+import contextlib
 import faulthandler
-import json
 import linecache
 import os
 import re
@@ -23,75 +23,64 @@ LOST_PEER = re.compile(
     r"socket timeout|read error|write error|communicator was aborted|remote process exited",
     re.IGNORECASE,
 )
-
+LONGEST = 10_000  # characters of an exception's message that are kept
 NO_WAIT = re.compile(r"wrapper$|get_|is_|_")  # functions of torch.distributed in which nothing waits
 
 Frame = namedtuple("Frame", "filename line name")  # innermost last, as in a traceback
-Collective = namedtuple(
-    "Collective", "group number name tensors"
-)  # "default_pg", 1, "all_reduce", "(3,) Float"
 
 
-class Failure(namedtuple("Failure", "kind message frames cause lost_peer")):
+class Failure(namedtuple("Failure", "kind message frames more lost_peer")):
     """An exception on a rank, in plain data: what it was, where, and whether it only echoes a peer's end."""
 
     @classmethod
     def of(cls, error):
         told = traceback.TracebackException.from_exception(error)
         cause = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+        more = [f"caused by {_one_line(cause)}"] if cause else []
+        more += [f"holds {_one_line(one)}" for one in told.exceptions or ()]
         return cls(
             type(error).__name__,
-            str(told),
+            str(told)[:LONGEST],
             [Frame(frame.filename, frame.lineno, frame.name) for frame in told.stack],
-            cause and "".join(cause.format_exception_only()).strip(),
+            more,
             isinstance(error, RuntimeError) and bool(LOST_PEER.search(str(told))),
         )
 
 
-def write_on_demand(path):
-    """Make this process append its stacks to `path` at SIGUSR1, and when it crashes."""
+def write_when_forced(path):
+    """Make this process write its stacks to `path` when it crashes, and when `force` is called on it.
+
+    Returns the function with which it writes them by itself.
+    """
     file = open(path, "w")  # noqa: SIM115 (it stays open as long as the process lives)
     faulthandler.enable(file, all_threads=True)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, file, all_threads=True)
+    return lambda: faulthandler.dump_traceback(file, all_threads=True)
 
 
-def ask(pid):
-    """Make the process `pid` write its stacks, where the system can."""
+def force(pid):
+    """Make the process `pid` write its stacks even if no Python code can run in it, where the system can."""
     if hasattr(signal, "SIGUSR1"):
-        os.kill(pid, signal.SIGUSR1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
 
 
 def read(path):
-    """Return the main thread's frames, innermost last, from a file that `write_on_demand` wrote."""
+    """Return the main thread's frames, innermost last, from a file that a rank wrote."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             threads = THREAD.split(file.read())
     except OSError:
         return []
+    frames = []
     for thread in threads:
         frames = [Frame(m["filename"], int(m["line"]), m["name"]) for m in FRAME.finditer(thread)]
         if any(is_launcher(frame) and frame.name == "live" for frame in frames):
-            return frames[::-1]
-    return []
-
-
-def last_collective():
-    """Return the last collective that this rank entered, as torch's flight recorder has it, or None."""
-    import torch
-
-    # Private, and the only place that says what a rank has really entered; torch is pinned.
-    record = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())
-    entered = [entry for entry in record.get("entries", []) if not entry["is_p2p"]]
-    if not entered:
-        return None
-    last = entered[-1]
-    tensors = [
-        f"{tuple(shape)} {dtype}"
-        for shape, dtype in zip(last["input_sizes"], last["input_dtypes"], strict=False)
-    ]
-    name = last["profiling_name"].partition(":")[2]
-    return Collective(last["process_group"][0], last["collective_seq_id"], name, ", ".join(tensors))
+            break
+    return frames[
+        ::-1
+    ]  # of the last thread, which is the main one, if its stack is too deep to show its root
 
 
 def describe(frames):
@@ -143,3 +132,7 @@ def _short(filename):
         return filename.split("site-packages" + os.sep)[-1]
     path = os.path.relpath(filename)
     return os.path.basename(filename) if path.startswith("..") else path
+
+
+def _one_line(told):
+    return next(told.format_exception_only()).strip()

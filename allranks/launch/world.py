@@ -11,19 +11,22 @@ import signal
 import socket
 import sys
 import time
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from multiprocessing import Pipe, connection
+from numbers import Real
 
-from allranks.launch import blame, output, packing, rank, server, stacks
+from allranks.launch import blame, output, packing, rank, recorder, server, stacks
+from allranks.launch.bars import Display
 from allranks.launch.blame import Outcome
 from allranks.launch.plan import make_plan
-from allranks.launch.bars import Display
 
 GRACE = 0.5  # seconds that ranks have to fail too, after the first one did
-STACKS = 0.3  # seconds that ranks have to say where they stand
+ANSWER = 0.4  # seconds that ranks have to say where they stand
+FORCED = 0.1  # seconds that it takes to learn it without their help
 GLANCE = 0.05  # seconds between two looks at what ranks print
 
 
-def launch(fn, *args, world_size=4, timeout=60.0, backend=None, **kwargs):
+def launch(fn, /, *args, world_size=4, timeout=60.0, backend=None, **kwargs):
     """Run `fn(*args, **kwargs)` on `world_size` fresh processes; return their results, indexed by rank.
 
     In each process the default process group is ready, so `fn` is ordinary `torch.distributed` code.
@@ -39,8 +42,7 @@ def launch(fn, *args, world_size=4, timeout=60.0, backend=None, **kwargs):
     _check(fn, timeout)
     with World(make_plan(world_size, backend), float(timeout)) as world:
         packing.save_call(fn, args, kwargs, world.path("call"))
-        world.start()
-        world.wait()
+        world.run()
         return [packing.load(world.path(f"result-{r}")) for r in world.ranks]
 
 
@@ -60,7 +62,12 @@ def _check(fn, timeout):
             f"launch needs a function, and was given {type(fn).__name__}: "
             "write launch(f, x) to run f(x) on every rank, not launch(f(x))."
         )
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
+    if any(asks(fn) for asks in (isasyncgenfunction, iscoroutinefunction, isgeneratorfunction)):
+        raise TypeError(
+            f"launch needs a function that returns its result, and {getattr(fn, '__name__', fn)} is a "
+            "generator or coroutine function: call it in an ordinary one, by list(…) or asyncio.run(…)."
+        )
+    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
         raise ValueError(
             f"timeout={timeout!r}: give a number of seconds above 0; every launch has a deadline."
         )
@@ -74,7 +81,7 @@ class World:
         self.timeout = timeout
         self.ranks = range(plan.world_size)
         self.outcomes = [Outcome("running") for _ in self.ranks]
-        self.joined, self.collectives = set(), {}
+        self.joined, self.answered = set(), set()
         self.processes, self.pipes = [], []
         self.progress = Display()
         self.directory = packing.make_directory()
@@ -87,38 +94,40 @@ class World:
     def __enter__(self):
         return self
 
-    def start(self):
+    def run(self):
+        """Return when every rank has returned; otherwise end them all and raise what explains it."""
+        error = None
+        try:
+            self._start()
+            self._collect(self.deadline, until=lambda: not self._running() or self._failed())
+            if self._failed():
+                grace = min(self.deadline, time.monotonic() + GRACE)
+                self._collect(grace, until=lambda: not self._running())
+                error = blame.explain(list(self.outcomes), *self._where_ranks_stand())
+            elif self._running():
+                error = blame.timed_out(list(self.outcomes), *self._where_ranks_stand(), self.timeout)
+        except KeyboardInterrupt:
+            frames, _ = self._where_ranks_stand()
+            error = blame.interrupted(self.outcomes, frames)
+        if error:
+            self._end()
+        self._show(last=True)
+        if error:
+            raise error from None
+
+    def _start(self):
         """Start the processes; return when all of them exist."""
         environments = self._environments()
         pairs = [Pipe() for _ in self.ranks]
         self.pipes = [here for here, _ in pairs]
         arguments = [(r, self.plan, self.directory, environments[r], pairs[r][1]) for r in self.ranks]
         try:
-            self.processes = server.start(rank.live, arguments)
+            self.processes = server.make(rank.live, arguments)
+            server.start(self.processes)
         finally:
             for _, there in pairs:
                 there.close()
         self.deadline = time.monotonic() + self.timeout
-
-    def wait(self):
-        """Return when every rank has returned; otherwise end them all and raise what explains it."""
-        try:
-            self._collect(self.deadline, until=lambda: not self._running() or self._failed())
-            if self._failed():
-                grace = min(self.deadline, time.monotonic() + GRACE)
-                self._collect(grace, until=lambda: not self._running())
-                error = blame.explain(self.outcomes, self._where_ranks_stand(), self.collectives)
-            elif self._running():
-                error = blame.timed_out(self.outcomes, self._where_ranks_stand(), self.timeout)
-            else:
-                error = None
-        except KeyboardInterrupt:
-            error = blame.interrupted(self.outcomes, self._where_ranks_stand())
-        if error:
-            self._end()
-        self._show(last=True)
-        if error:
-            raise error from None
 
     def __exit__(self, *_):
         self._end()
@@ -159,6 +168,9 @@ class World:
             for r in self.ranks
         ]
 
+    def _started(self):
+        return {r: process for r, process in enumerate(self.processes) if process.pid is not None}
+
     def _running(self):
         return [r for r in self.ranks if self.outcomes[r].state == "running"]
 
@@ -171,7 +183,7 @@ class World:
         while not until() and (left := deadline - time.monotonic()) > 0:
             sources = {self.pipes[r]: r for r in self._running()}
             sources |= {self.processes[r].sentinel: r for r in self._running()}
-            for source in connection.wait(list(sources), min(left, GLANCE if live else 20 * GLANCE)):
+            for source in connection.wait(list(sources), min(left, GLANCE)):
                 self._take(sources[source])
             if live:
                 self._show()
@@ -188,10 +200,11 @@ class World:
                 elif kind == "joined":
                     self._join(r)
                 elif kind == "standing":
-                    self.collectives[r] = detail
+                    self.answered.add(r)
                 else:
                     self.outcomes[r] = Outcome(kind, detail)
         except (EOFError, OSError):  # the other end is gone: the process is about to be
+            self.answered.add(r)
             ended = connection.wait([self.processes[r].sentinel], 1)
         if ended and self.outcomes[r].state == "running":
             self.processes[r].join()
@@ -217,34 +230,34 @@ class World:
                 )
 
     def _where_ranks_stand(self):
-        """Ask every rank that is left for its stack and its last collective; return the stacks."""
-        left = {self.pipes[r]: r for r in self.ranks if self.outcomes[r].state in ("running", "raised")}
-        for pipe, r in left.items():
+        """Ask every rank that still lives; return all ranks' stacks, and the collectives they entered."""
+        asked = {self.pipes[r]: r for r, process in self._started().items() if process.is_alive()}
+        for pipe in asked:
             with contextlib.suppress(OSError):  # it may end just now
-                stacks.ask(self.processes[r].pid)
                 pipe.send("where")
-        until = time.monotonic() + STACKS
-        while (
-            mute := [p for p, r in left.items() if r not in self.collectives]
-        ) and time.monotonic() < until:
-            for pipe in connection.wait(mute, until - time.monotonic()):
-                self._take(left[pipe])
-                if self.outcomes[left[pipe]].state == "died":
-                    del left[pipe]
-        self.collectives |= {r: o.detail for r, o in enumerate(self.outcomes) if o.state == "returned"}
-        return [stacks.read(self.path(f"stacks-{r}")) for r in self.ranks]
+        until = time.monotonic() + ANSWER
+        while (left := until - time.monotonic()) > 0:
+            if not (mute := [pipe for pipe, r in asked.items() if r not in self.answered]):
+                break
+            for pipe in connection.wait(mute, left):
+                self._take(asked[pipe])
+        else:  # somebody did not answer: C code there does not let Python run
+            for r in set(asked.values()) - self.answered:
+                stacks.force(self.processes[r].pid)
+            time.sleep(FORCED)
+        frames = [stacks.read(self.path(f"stacks-{r}")) for r in self.ranks]
+        return frames, [recorder.read(self.path(f"collectives-{r}")) for r in self.ranks]
 
     def _end(self):
         """End every process: those that returned by themselves, all others and what they started by force."""
-        started = {r: process for r, process in enumerate(self.processes) if process.pid is not None}
+        started = self._started()
         for r, process in started.items():
             if self.outcomes[r].state != "returned":
                 _kill_group(process.pid)
         for process in started.values():
             process.join(1)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            _kill_group(process.pid)  # what it left behind; and the process, if it is stuck in its exit
+            process.join()
 
 
 def _kill_group(pid):
