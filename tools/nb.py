@@ -77,7 +77,8 @@ def _execute(notebook, folder):
         resources={"metadata": {"path": str(folder)}},
     )
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # figures are for the notebook
-    client.execute(env=environment | {"PLOTLY_RENDERER": "plotly_mimetype"}, cleanup_kc=True)
+    environment |= {"PLOTLY_RENDERER": "plotly_mimetype", "ALLRANKS_OUTPUT": "ordered"}
+    client.execute(env=environment, cleanup_kc=True)
 
 
 def run_all(paths):
