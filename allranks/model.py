@@ -63,7 +63,7 @@ def loss_of(model, tokens):
 
 
 def train(model, batches, lr=3e-3):
-    """Train in one process, one step a batch; return the loss before each step. The reference of every chapter."""
+    """Train in one process, one step a batch; return each step's loss: the reference of every chapter."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     losses = []
     for tokens in batches:

@@ -62,7 +62,7 @@ Call = namedtuple("Call", "kind nbytes group_size")
 Call.__doc__ = "One collective: its name, the bytes of its message, how many ranks took part."
 
 
-class trace(TorchDispatchMode):  # noqa: N801 (it is used like torch.no_grad)
+class trace(TorchDispatchMode):
     """Count what this rank communicates in a `with` block, backward passes included.
 
     with trace() as counted:
@@ -115,7 +115,9 @@ def _read(operator, args):
     name = operator.overloadpacket.__name__
     if operator.namespace == "c10d" and name in C10D:
         kind, message = C10D[name]
-        group = next(g for g in args if isinstance(g, torch.ScriptObject) and "ProcessGroup" in str(g._type()))
+        group = next(
+            g for g in args if isinstance(g, torch.ScriptObject) and "ProcessGroup" in str(g._type())
+        )
         size = dist.ProcessGroup.unbox(group).size()
         return Call(kind, 0 if message is None else _nbytes(args[message]), size)
     name = name.removesuffix("_").removesuffix("_coalesced")

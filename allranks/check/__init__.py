@@ -1,0 +1,38 @@
+"""Is the answer right? One line, ✓ or ✗ with a hint; never an exception, never a hang.
+
+There is a module for each chapter: `check.ranks.swap(my_swap)` runs `my_swap` on ranks and compares what
+comes back with what one process computes.
+"""
+
+import functools
+
+from allranks.launch import LaunchError
+
+
+def exercise(test):
+    """Turn a test into a check that prints one line.
+
+    The test returns the sentence for a right answer; it says what is wrong by a failed `assert`.
+    """
+
+    @functools.wraps(test)
+    def check(answer):
+        print(_verdict(test, answer))
+
+    return check
+
+
+def _verdict(test, answer):
+    try:
+        return f"✓ {test(answer)}"
+    except AssertionError as wrong:
+        return f"✗ {wrong}"
+    except LaunchError as failure:
+        return f"✗ Your function did not come to its end: {failure}."
+    except Exception as error:
+        return f"✗ This cannot be checked: {type(error).__name__}: {error}"
+
+
+from allranks.check import gradient_averaging, ranks  # noqa: E402 (they use `exercise`)
+
+__all__ = ["exercise", "gradient_averaging", "ranks"]

@@ -1,0 +1,90 @@
+"""A check says ✓ to a right answer and ✗, with a hint, to a wrong one; it never raises."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from allranks import check
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    return printed.strip()
+
+
+def test_whatever_happens_a_check_prints_one_line(capsys):
+    def test(answer):
+        if answer == "wrong":
+            raise AssertionError("think again")
+        return {"right": "well done"}[answer]
+
+    one = check.exercise(test)
+    assert verdict(capsys, one, "right") == "✓ well done"
+    assert verdict(capsys, one, "wrong") == "✗ think again"
+    assert verdict(capsys, one, "else") == "✗ This cannot be checked: KeyError: 'else'"
+
+
+@pytest.mark.parametrize("answer", [None, 3, "swap"])
+def test_what_is_no_function_is_no_answer(capsys, answer):
+    for one in (check.ranks.swap, check.ranks.mean, check.gradient_averaging.hook):
+        assert verdict(capsys, one, answer).startswith("✗")
+
+
+def test_a_swap_that_returns_its_own_tensor_is_wrong(capsys):
+    assert (
+        verdict(capsys, check.ranks.swap, lambda mine: mine)
+        == "✗ Rank 0 returned [0, 1, 2, 3], not [10, 11, 12, 13]."
+    )
+
+
+def test_a_swap_that_raises_is_named(capsys):
+    def swap(mine):
+        raise ValueError("no")
+
+    assert "ranks 0, 1 raised ValueError: no" in verdict(capsys, check.ranks.swap, swap)
+
+
+def test_a_mean_for_two_ranks_only_is_wrong(capsys):
+    def mean(value):
+        total = torch.tensor(value)
+        dist.all_reduce(total)
+        return total.item() / 2 if dist.get_rank() == 0 else None
+
+    assert verdict(capsys, check.ranks.mean, mean) == "✗ With 4 ranks the mean is 1.5, not 3.0."
+
+
+def test_squares_out_of_order_are_wrong(capsys):
+    def squares(numbers):
+        return [n * n for rank in range(4) for n in numbers[rank::4]]
+
+    assert "not in order" in verdict(capsys, check.ranks.squares, squares)
+
+
+@pytest.mark.parametrize("answer, mark", [(10, "✓"), (1023, "✗"), (9, "✗"), (None, "✗"), ("ten", "✗")])
+def test_rounds(capsys, answer, mark):
+    assert verdict(capsys, check.ranks.broadcast_rounds, answer)[0] == mark
+
+
+@pytest.mark.parametrize("answer, mark", [(699.3, "✓"), (700, "✓"), (350, "✗"), (1400, "✗"), (None, "✗")])
+def test_gigabytes(capsys, answer, mark):
+    assert verdict(capsys, check.gradient_averaging.gigabytes_sent, answer)[0] == mark
+
+
+def test_a_hook_that_sums_is_wrong(capsys):
+    def hook(model):
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad) and None)
+
+    assert "off by 300%" in verdict(capsys, check.gradient_averaging.hook, hook)
+
+
+def test_an_average_without_weights_is_wrong(capsys):
+    def average(model, count):
+        for p in model.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+
+    assert verdict(capsys, check.gradient_averaging.weighted_average, average).startswith(
+        "✗ With batches of 26, 2"
+    )
