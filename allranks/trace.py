@@ -144,8 +144,10 @@ def _socket_bytes():
     total = 0
     for descriptor in os.listdir("/proc/self/fd"):
         try:
+            if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+                continue
             connection = socket.socket(fileno=os.dup(int(descriptor)))
-        except OSError:  # not a socket, or gone since it was listed
+        except OSError:  # gone since it was listed
             continue
         with connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6):

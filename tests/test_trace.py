@@ -1,5 +1,6 @@
 """`trace` counts what was counted by hand, whoever starts the communication."""
 
+import os
 from collections import Counter
 
 import pytest
@@ -207,3 +208,14 @@ def test_nothing_is_counted_outside_the_block():
         return counted.calls, counted.wire
 
     assert launch(outside, world_size=2) == [(Counter(), 0), (Counter(), 0)]
+
+
+def test_counting_leaves_no_open_file():
+    def many():
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            with trace():
+                pass
+        return len(os.listdir("/proc/self/fd")) - before
+
+    assert launch(many, world_size=2) == [0, 0]
