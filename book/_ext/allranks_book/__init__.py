@@ -9,4 +9,4 @@ def setup(app) -> dict:
     """Register each concern with Sphinx."""
     for concern in (descriptions, figures, formulas, icons, pages):
         concern.setup(app)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}

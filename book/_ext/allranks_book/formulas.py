@@ -1,13 +1,15 @@
-"""Which Node typesets the formulas, and does the vendored style sheet fit the typesetter?
+"""How does a formula become HTML while the book is built?
 
-sphinxcontrib-katex renders each formula while the book is built.
-A page then needs only KaTeX's style sheet and fonts.
+sphinxcontrib-katex places the formulas; one Node process, asked over its pipes, typesets them with KaTeX.
+A page then needs only KaTeX's style sheet and fonts, and no script.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import shutil
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from sphinx.util import logging
 from sphinxcontrib import katex
 
 logger = logging.getLogger(__name__)
-typeset = katex.render_latex
+SCRIPT = Path(__file__).parent.parent / "typeset.cjs"
 
 
 def node_binary() -> str:
@@ -29,38 +31,45 @@ def node_binary() -> str:
     return str(Path(wheel.origin).parent / "bin" / "node")
 
 
+class Typesetter:
+    """A Node process that answers one formula at a time; it starts with the first formula."""
+
+    def __init__(self):
+        self.node: subprocess.Popen | None = None
+
+    def __call__(self, latex: str, options: dict | None = None) -> str:
+        """The HTML of one formula; one that KaTeX cannot read is a warning that quotes it."""
+        if self.node is None:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self.node = subprocess.Popen([node_binary(), SCRIPT], **pipes, text=True, encoding="utf-8")
+        request = {"latex": latex, "displayMode": bool(options and options.get("displayMode"))}
+        try:
+            self.node.stdin.write(json.dumps(request) + "\n")
+            self.node.stdin.flush()
+            answer = json.loads(self.node.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError) as error:
+            raise ExtensionError("Node.js could not start KaTeX: run `npm ci`.") from error
+        if "error" in answer:
+            logger.warning("formula %r cannot be typeset: %s", latex, answer["error"])
+            return f"<code>{html.escape(latex)}</code>"
+        return answer["html"]
+
+    def close(self) -> None:
+        """End the Node process, if there is one."""
+        if self.node is not None:
+            self.node.communicate()
+            self.node = None
+
+
 def check_style_sheet(app) -> None:
-    """Refuse to build with KaTeX's CSS absent or of another version than the typesetter's."""
-    css = Path(app.srcdir, "book", "_static", app.config.katex_css_path)
-    if not css.exists():
+    """Refuse to build pages whose formulas would have no style."""
+    if not Path(app.srcdir, "book", "_static", app.config.katex_css_path).exists():
         raise ExtensionError(f"{app.config.katex_css_path} is missing: run `npm ci` and `npm run vendor`.")
-    if f'"{katex.katex_version}"' not in css.read_text():
-        raise ExtensionError(
-            f"package.json must pin katex to {katex.katex_version}, the version inside sphinxcontrib-katex."
-        )
-
-
-def try_typesetter(app) -> None:
-    """Typeset one letter, so that a Node that cannot run stops the build at once."""
-    try:
-        typeset("x")
-    except katex.KaTeXError as error:
-        raise ExtensionError(f"Node.js ({katex.NODEJS_BINARY}) does not typeset formulas: {error}") from error
-
-
-def typeset_or_warn(latex: str, options: dict | None = None) -> str:
-    """Typeset one formula; a formula that KaTeX cannot read is a warning that quotes it."""
-    try:
-        return typeset(latex, {**(options or {}), "throwOnError": True})
-    except katex.KaTeXError as error:
-        logger.warning("formula %r cannot be typeset: %s", latex, error)
-        return f"<code>{html.escape(latex)}</code>"
 
 
 def setup(app) -> None:
-    """Point sphinxcontrib-katex at Node, and give Node time to start on a busy machine."""
-    katex.NODEJS_BINARY = node_binary()
-    katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
-    katex.render_latex = typeset_or_warn
+    """Let sphinxcontrib-katex ask our process: its own waits for a socket that may not listen yet."""
+    typesetter = Typesetter()
+    katex.render_latex = typesetter
     app.connect("builder-inited", check_style_sheet)
-    app.connect("builder-inited", try_typesetter)
+    app.connect("build-finished", lambda app, exception: typesetter.close())

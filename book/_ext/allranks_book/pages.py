@@ -56,6 +56,11 @@ REPAIRS = [
         re.compile(r'role="doc-biblioentry"'),
         'role="listitem"',
     ),
+    Repair(
+        "a line that a rank printed begins with its number, in the rank's colour",
+        re.compile(r"(?m)^(<div[^>]*\bstream\b[^>]*><div[^>]*><pre>)?(<span></span>)?\[rank (\d)\](?=\s)"),
+        r'\1\2<span class="ar-mark ar-mark-\3">[rank \3]</span>',
+    ),
 ]
 
 

@@ -1,0 +1,112 @@
+"""Serves the built book to a real browser that can reach no other host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from built_book import SITE, Visit, built_pages
+from playwright.sync_api import sync_playwright
+
+BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
+QUIET = [
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files and logs nothing."""
+
+    def log_message(self, *args) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """The folder of the built book."""
+    if not (SITE / "searchindex.js").exists():
+        pytest.fail("There is no built book in _build/html: build it with `make book`.", pytrace=False)
+    return SITE
+
+
+@pytest.fixture(scope="session")
+def address(site):
+    """The book's address on a free local port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The system's Chromium, headless."""
+    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if executable is None:
+        pytest.fail("No Chromium was found: install it with `sudo apt-get install chromium`.", pytrace=False)
+    as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=[*QUIET, *as_root])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def open_page(browser):
+    """A function that opens an address in a fresh profile and records what happens there."""
+    contexts = []
+
+    def open_address(address: str, name: str = "", **options) -> Visit:
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 850}, color_scheme="light", reduced_motion="reduce", **options
+        )
+        contexts.append(context)
+        visit = Visit(name, context.new_page())
+        own = address.split("//")[0] + "//" + address.split("//")[1].split("/")[0]
+
+        def admit(route):
+            url = route.request.url
+            if url.startswith((own, "data:", "blob:")):
+                visit.requested.append(url)
+                route.continue_()
+            else:
+                visit.foreign.append(url)
+                route.abort()
+
+        context.route("**/*", admit)
+        visit.page.on("pageerror", lambda error: visit.problems.append(f"page error: {error}"))
+        visit.page.on(
+            "console", lambda said: visit.problems.append(said.text) if said.type == "error" else None
+        )
+        visit.page.on(
+            "response",
+            lambda got: visit.problems.append(f"{got.status} {got.url}") if got.status >= 400 else None,
+        )
+        visit.page.goto(address)
+        return visit
+
+    yield open_address
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session", params=built_pages())
+def visit(request, address, open_page):
+    """Each page of the book in turn, opened once for all the tests that look at it."""
+    visit = open_page(address + request.param, request.param)
+    visit.scroll_through()
+    yield visit
+    visit.page.close()

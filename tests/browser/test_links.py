@@ -1,0 +1,51 @@
+"""Every link inside the book leads to a page, a file or a heading that exists."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from built_book import built_pages
+
+
+class Links(HTMLParser):
+    """What a page links to or loads, and the anchors it offers."""
+
+    def __init__(self, page: Path):
+        super().__init__()
+        self.targets: set[str] = set()
+        self.anchors: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        """Collect `href`, `src` and `id`."""
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.targets.add(value)
+            elif name == "id":
+                self.anchors.add(value)
+
+
+def dead_links(page: Path, site: Path) -> list[str]:
+    """The internal links of a page that lead nowhere."""
+    dead = []
+    links = Links(page)
+    for target in sorted(links.targets):
+        parts = urlsplit(target)
+        if parts.scheme or parts.netloc:
+            continue
+        file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+        if not file.is_file() or not file.is_relative_to(site):
+            dead.append(target)
+        elif parts.fragment and file.suffix == ".html":
+            anchors = links.anchors if file == page else Links(file).anchors
+            if unquote(parts.fragment) not in anchors:
+                dead.append(target)
+    return dead
+
+
+@pytest.mark.parametrize("name", [*built_pages(), "index.html"])
+def test_no_link_is_dead(name, site):
+    assert dead_links(site / name, site) == []

@@ -1,0 +1,94 @@
+"""Every page of the built book: self-contained, typeset, accessible, and fit for a phone."""
+
+from __future__ import annotations
+
+import gzip
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from built_book import AXE, ROOT
+
+SCREENSHOTS = ROOT / "_build" / "screenshots"
+FIRST_LOAD_KB = 420
+COMPRESSED_ALREADY = (".woff", ".woff2", ".png", ".jpg")
+RAW_MATH = r"""() => {
+  const found = [];
+  const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode;
+    if (text.parentElement.closest("pre, code, script, style, .katex")) continue;
+    if (/\$[^$\d\s][^$]*\$|\\\(|\\\[|\\begin\{/.test(text.data)) found.push(text.data.trim());
+  }
+  return found;
+}"""
+FINDINGS = """() => axe.run(document, {preload: false}).then(result => result.violations.map(rule =>
+  `${rule.id}: ${rule.help}\\n` + rule.nodes.map(node => `    ${node.html.slice(0, 200)}`).join("\\n")))"""
+
+
+def test_asks_no_other_host(visit):
+    assert visit.foreign == []
+
+
+def test_logs_no_error(visit):
+    assert visit.problems == []
+
+
+def test_loads_little(visit, site):
+    size = 0
+    for url in set(visit.requested):
+        file = site / unquote(urlsplit(url).path).lstrip("/")
+        if "vendor/plotly" in url or not file.is_file():
+            continue  # drawn figures load later than the page, and only where there are any
+        content = file.read_bytes()
+        size += len(content if file.suffix in COMPRESSED_ALREADY else gzip.compress(content))
+    assert size <= FIRST_LOAD_KB * 1000
+
+
+def test_describes_itself(visit):
+    if visit.name == "search.html":
+        return
+    assert visit.page.locator('meta[name="description"]').get_attribute("content")
+
+
+def test_math_is_typeset(visit):
+    assert visit.page.evaluate(RAW_MATH) == []
+    assert visit.page.locator(".math:not(:has(.katex)), .katex-error").count() == 0
+
+
+def test_pictures_say_what_they_show(visit):
+    silent = "article :is(img:not([alt]), img[alt=''], svg[role=img]:not([aria-labelledby], [aria-label]))"
+    assert visit.page.locator(silent).evaluate_all("all => all.map(one => one.outerHTML)") == []
+
+
+def test_stored_figures_are_drawn(visit):
+    figures = visit.page.locator("figure.ar-plotly")
+    for index in range(figures.count()):
+        figures.nth(index).scroll_into_view_if_needed()
+        figures.nth(index).locator("svg.main-svg").first.wait_for()
+        assert figures.nth(index).locator("[role=img]").get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_is_accessible(visit, theme, width):
+    if not AXE.exists():
+        pytest.fail("axe-core is missing: run `npm ci`.", pytrace=False)
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": 850})
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
+    page.evaluate("scrollTo(0, 0)")
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    name = visit.name.removesuffix(".html").replace("/", "-")
+    page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.png", full_page=True)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
+    page.evaluate(
+        "document.querySelectorAll('.toggle-hidden').forEach(box => box.classList.remove('toggle-hidden'))"
+    )
+    assert page.evaluate(FINDINGS) == []
+
+
+def test_fits_a_phone(visit):
+    visit.page.set_viewport_size({"width": 390, "height": 850})
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390

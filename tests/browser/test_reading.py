@@ -1,0 +1,62 @@
+"""What a reader does: searches, switches the light off, opens the book from a disk, reads without scripts."""
+
+from __future__ import annotations
+
+import pytest
+from built_book import built_pages
+
+FIRST_PAGE = "book/index.html"
+
+
+@pytest.fixture
+def first_page(address, open_page):
+    visit = open_page(address + FIRST_PAGE)
+    yield visit
+    visit.page.close()
+
+
+def test_the_address_of_the_book_leads_to_its_first_page(address, open_page):
+    visit = open_page(address)
+    visit.page.wait_for_url(f"**/{FIRST_PAGE}")
+    assert visit.page.locator("article h1").is_visible()
+
+
+def test_search_finds_a_page_and_leads_to_it(first_page):
+    page = first_page.page
+    page.keyboard.press("Control+k")
+    page.locator("#pst-search-dialog input[type=search]").fill("latency")
+    page.keyboard.press("Enter")
+    result = page.locator("#search-results li a", has_text="Notation").first
+    result.wait_for()
+    result.click()
+    page.wait_for_url("**/book/notation.html*")
+    assert first_page.problems == [] and first_page.foreign == []
+
+
+def test_the_colour_switch_goes_round(first_page):
+    page = first_page.page
+    seen = set()
+    for _ in range(3):
+        page.locator(".article-header-buttons .theme-switch-button").click()
+        seen.add(page.evaluate("document.documentElement.dataset.mode"))
+    assert seen == {"light", "dark", "auto"}
+
+
+@pytest.mark.parametrize("name", built_pages())
+def test_opens_from_a_disk(name, site, open_page):
+    visit = open_page((site / name).as_uri())
+    visit.scroll_through()
+    assert visit.problems == [] and visit.foreign == []
+    look = "document.querySelector('.katex') && getComputedStyle(document.querySelector('.katex')).fontFamily"
+    assert visit.page.evaluate(look) is None or "KaTeX" in visit.page.evaluate(look)
+    assert visit.page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--ar-rank-0')")
+    visit.page.close()
+
+
+def test_without_scripts_a_figure_is_told_in_words(site, address, open_page):
+    with_figure = [name for name in built_pages() if 'class="ar-plotly"' in (site / name).read_text()]
+    for name in with_figure:
+        visit = open_page(address + name, java_script_enabled=False)
+        words = visit.page.locator("figure.ar-plotly figcaption")
+        assert all(words.nth(index).is_visible() for index in range(words.count()))
+        visit.page.close()
