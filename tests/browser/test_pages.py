@@ -21,6 +21,10 @@ RAW_MATH = r"""() => {
   }
   return found;
 }"""
+OPEN_ALL = """() => {
+  document.querySelectorAll(".toggle-hidden").forEach(box => box.classList.remove("toggle-hidden"));
+  return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
 FINDINGS = """() => axe.run(document, {preload: false}).then(result => result.violations.map(rule =>
   `${rule.id}: ${rule.help}\\n` + rule.nodes.map(node => `    ${node.html.slice(0, 200)}`).join("\\n")))"""
 
@@ -83,9 +87,7 @@ def test_is_accessible(visit, theme, width):
     page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.png", full_page=True)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
-    page.evaluate(
-        "document.querySelectorAll('.toggle-hidden').forEach(box => box.classList.remove('toggle-hidden'))"
-    )
+    page.evaluate(OPEN_ALL)
     assert page.evaluate(FINDINGS) == []
 
 
