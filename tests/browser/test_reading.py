@@ -1,4 +1,4 @@
-"""What a reader does: searches, switches the light off, opens the book from a disk, reads without scripts."""
+"""What a reader does: searches, switches the light off, opens the book from a disk."""
 
 from __future__ import annotations
 
@@ -51,12 +51,3 @@ def test_opens_from_a_disk(name, site, open_page):
     assert visit.page.evaluate(look) is None or "KaTeX" in visit.page.evaluate(look)
     assert visit.page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--ar-rank-0')")
     visit.page.close()
-
-
-def test_without_scripts_a_figure_is_told_in_words(site, address, open_page):
-    with_figure = [name for name in built_pages() if 'class="ar-plotly"' in (site / name).read_text()]
-    for name in with_figure:
-        visit = open_page(address + name, java_script_enabled=False)
-        words = visit.page.locator("figure.ar-plotly figcaption")
-        assert all(words.nth(index).is_visible() for index in range(words.count()))
-        visit.page.close()

@@ -1,6 +1,6 @@
 """What must change in the theme's finished HTML so that pages are light and read well aloud?
 
-Each repair names its reason; a repair that no longer finds its place warns, because the theme has then moved.
+Each repair names its reason; one that finds its place on no page warns, because the theme has then moved.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ def repair_pages(app, exception) -> None:
     if exception or app.builder.format != "html":
         return
     found = dict.fromkeys(REPAIRS, 0)
-    repaired = 0
+    every_page_is_new = True
     for page in sorted(Path(app.outdir).rglob("*.html")):
         text = page.read_text(encoding="utf-8")
         if MARK in text or "<html " not in text:
+            every_page_is_new &= MARK not in text
             continue
         for repair in REPAIRS:
             if repair.spare_search_page and page.name == "search.html":
@@ -80,10 +81,9 @@ def repair_pages(app, exception) -> None:
             text, count = repair.pattern.subn(repair.replacement, text)
             found[repair] += count
         page.write_text(text.replace("<html ", MARK, 1), encoding="utf-8")
-        repaired += 1
     for repair, count in found.items():
-        if repaired and not count:
-            logger.warning("the theme has changed; a repair found nothing to do: %s", repair.why)
+        if every_page_is_new and not count:
+            logger.warning("a repair of the pages found nothing to do, has the theme changed? %s", repair.why)
 
 
 def setup(app) -> None:

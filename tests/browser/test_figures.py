@@ -1,0 +1,54 @@
+"""A stored Plotly figure is drawn in the colours of the page, and told in words where no script runs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from built_book import ROOT
+
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+from allranks_book.figures import figure_html
+
+WORDS = "Loss <against> the step: it falls from 3 to 1."
+FIGURE = {
+    "data": [{"type": "scatter", "x": [1, 2, 3], "y": [3, 2, 1], "name": "</script>"}],
+    "layout": {"height": 300, "xaxis": {"title": {"text": "step"}}},
+}
+
+
+@pytest.fixture
+def page_with_figure(site, tmp_path):
+    """The address of a page outside the book that loads the book's style sheets and script."""
+    static = f"{site.as_uri()}/_static"
+    sheets = "".join(f'<link rel="stylesheet" href="{static}/{name}.css">' for name in ("palette", "cells"))
+    page = tmp_path / "page.html"
+    page.write_text(
+        f'<!doctype html><html lang="en" data-theme="light" data-content_root="{site.as_uri()}/">'
+        f'<title>One</title>{sheets}<script defer src="{static}/plotly_figures.js"></script>{figure_html(FIGURE, WORDS)}',
+        encoding="utf-8",
+    )
+    return page.as_uri()
+
+
+def test_it_is_drawn_in_the_colours_of_the_page(page_with_figure, open_page):
+    visit = open_page(page_with_figure)
+    figure = visit.page.locator("figure.ar-plotly.ar-drawn")
+    line = figure.locator("svg.main-svg path.js-line")
+    line.wait_for(state="attached")
+    assert visit.problems == [] and visit.foreign == []
+    assert figure.locator("[role=img]").get_attribute("aria-label") == WORDS
+    colour = "path => getComputedStyle(path).stroke"
+    light = line.evaluate(colour)
+    visit.page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    visit.page.wait_for_function(
+        f"getComputedStyle(document.querySelector('svg.main-svg path.js-line')).stroke !== '{light}'"
+    )
+    visit.page.close()
+
+
+def test_it_is_told_in_words_without_scripts(page_with_figure, open_page):
+    visit = open_page(page_with_figure, java_script_enabled=False)
+    assert visit.page.locator("figure.ar-plotly figcaption").is_visible()
+    assert visit.page.locator("figure.ar-plotly figcaption").inner_text() == WORDS
+    visit.page.close()
