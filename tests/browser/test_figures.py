@@ -25,7 +25,8 @@ def page_with_figure(site, tmp_path):
     page = tmp_path / "page.html"
     page.write_text(
         f'<!doctype html><html lang="en" data-theme="light" data-content_root="{site.as_uri()}/">'
-        f'<title>One</title>{sheets}<script defer src="{static}/plotly_figures.js"></script>{figure_html(FIGURE, WORDS)}',
+        f'<title>One</title>{sheets}<script defer src="{static}/plotly_figures.js"></script>'
+        f"{figure_html(FIGURE, WORDS)}",
         encoding="utf-8",
     )
     return page.as_uri()
