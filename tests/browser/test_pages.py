@@ -9,7 +9,7 @@ import pytest
 from built_book import AXE, ROOT
 
 SCREENSHOTS = ROOT / "_build" / "screenshots"
-FIRST_LOAD_KB = 420
+FIRST_LOAD_KB = 350
 COMPRESSED_ALREADY = (".woff", ".woff2", ".png", ".jpg")
 RAW_MATH = r"""() => {
   const found = [];
