@@ -2,6 +2,7 @@
 
 | module   | side   | what                                                       |
 |----------|--------|------------------------------------------------------------|
+| entry    | kernel | `launch`, and what it refuses before anything starts       |
 | world    | kernel | start the ranks, wait for them, end them: the whole life   |
 | plan     | kernel | which backend and which device a rank gets                 |
 | server   | kernel | start the process that ranks are forked from               |
@@ -17,6 +18,6 @@
 
 from allranks.launch.bars import progress
 from allranks.launch.blame import LaunchError, RankFailed, RanksTimedOut
-from allranks.launch.world import launch
+from allranks.launch.entry import launch
 
 __all__ = ["LaunchError", "RankFailed", "RanksTimedOut", "launch", "progress"]

@@ -169,7 +169,7 @@ def _where_all_stand(outcomes, frames):
 def _where_one_stands(outcome, frames):
     if outcome.state == "returned":
         return " returned"
-    if outcome.state == "died" and not frames:
+    if outcome.state in ("died", "stopped") and not frames:
         return " left no word"
     if outcome.state != "raised" or _is_echo(outcome):  # an echo comes or not, as chance has it: do not say
         return f": {stacks.describe(_stood(outcome, frames))}"

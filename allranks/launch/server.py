@@ -11,19 +11,23 @@ import os
 import signal
 import sys
 import threading
-from multiprocessing import forkserver
+import time
+from multiprocessing import forkserver, resource_tracker
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 # A forked process inherits the pools of its parent's libraries: give the parent none.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
-_lock = threading.Lock()
+UNKNOWN = 255  # what multiprocessing says if the fork server ended before a rank
+
+_lock = threading.RLock()
 
 
 def warm_up():
     """Start the fork server, if this system has one; return at once while it loads torch."""
     if METHOD != "forkserver":
         return
+    resource_tracker.ensure_running()  # which would let interrupts through, if it came later
     with _lock, _environment(ONE_THREAD), _without_main(), _without_interrupts():
         multiprocessing.get_context(METHOD).set_forkserver_preload(["allranks.launch.preload"])
         forkserver.ensure_running()
@@ -37,11 +41,27 @@ def make(target, arguments):
 
 def start(processes):
     """Start processes; a fork server that died since the last call (out of memory, say) is replaced."""
-    warm_up()
     with _lock, _without_main():
-        for process in processes:
+        warm_up()
+        try:
+            processes[0].start()
+        except (EOFError, ConnectionError):  # it is dying just now
+            time.sleep(0.1)
+            warm_up()
+            processes[0].start()
+        for process in processes[1:]:
             process.start()
     return processes
+
+
+def was_killed():
+    """Return whether the fork server is dead, and every rank with it: then nobody knows their exit codes."""
+    pid = forkserver._forkserver._forkserver_pid
+    for _ in range(20):  # its descriptors close a moment before it is dead
+        if pid and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @contextlib.contextmanager

@@ -4,73 +4,22 @@ One loop waits for three things at once: what ranks report, processes that end, 
 """
 
 import contextlib
-import math
 import os
 import shutil
 import signal
 import socket
 import sys
 import time
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from multiprocessing import Pipe, connection
-from numbers import Real
 
 from allranks.launch import blame, output, packing, rank, recorder, server, stacks
 from allranks.launch.bars import Display
 from allranks.launch.blame import Outcome
-from allranks.launch.plan import make_plan
 
 GRACE = 0.5  # seconds that ranks have to fail too, after the first one did
 ANSWER = 0.4  # seconds that ranks have to say where they stand
 FORCED = 0.1  # seconds that it takes to learn it without their help
 GLANCE = 0.05  # seconds between two looks at what ranks print
-
-
-def launch(fn, /, *args, world_size=4, timeout=60.0, backend=None, **kwargs):
-    """Run `fn(*args, **kwargs)` on `world_size` fresh processes; return their results, indexed by rank.
-
-    In each process the default process group is ready, so `fn` is ordinary `torch.distributed` code.
-    The backend is NCCL when there is a GPU for every rank, else gloo on the CPU; `backend` is 'nccl',
-    'gloo', or 'cuda:gloo' for ranks that share GPUs. Each rank has the environment that torchrun gives
-    (RANK, WORLD_SIZE, …), its own seed (the rank), one compute thread unless OMP_NUM_THREADS says
-    otherwise, and its GPU as the current device. Arguments are copies, and so is what a function reads from
-    the notebook: changes stay on the rank; only the result comes back, its tensors on the CPU.
-
-    Raises RankFailed if a rank raises or dies, RanksTimedOut if one still runs after `timeout` seconds,
-    and ValueError or TypeError, before anything starts, for what is not possible.
-    """
-    _check(fn, timeout)
-    with World(make_plan(world_size, backend), float(timeout)) as world:
-        packing.save_call(fn, args, kwargs, world.path("call"))
-        world.run()
-        return [packing.load(world.path(f"result-{r}")) for r in world.ranks]
-
-
-def _check(fn, timeout):
-    if "ALLRANKS_WORLD" in os.environ:
-        raise RuntimeError(
-            "launch was called on a rank: a rank is already one process of a world. Call launch in the "
-            "notebook; for fewer ranks, use dist.new_group."
-        )
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        raise RuntimeError(
-            "launch was called under torchrun, which has started the ranks already: "
-            "call dist.init_process_group() and then the function itself."
-        )
-    if not callable(fn):
-        raise TypeError(
-            f"launch needs a function, and was given {type(fn).__name__}: "
-            "write launch(f, x) to run f(x) on every rank, not launch(f(x))."
-        )
-    if any(asks(fn) for asks in (isasyncgenfunction, iscoroutinefunction, isgeneratorfunction)):
-        raise TypeError(
-            f"launch needs a function that returns its result, and {getattr(fn, '__name__', fn)} is a "
-            "generator or coroutine function: call it in an ordinary one, by list(…) or asyncio.run(…)."
-        )
-    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
-        raise ValueError(
-            f"timeout={timeout!r}: give a number of seconds above 0; every launch has a deadline."
-        )
 
 
 class World:
@@ -103,6 +52,7 @@ class World:
             if self._failed():
                 grace = min(self.deadline, time.monotonic() + GRACE)
                 self._collect(grace, until=lambda: not self._running())
+                self._notice_dead_server()
                 error = blame.explain(list(self.outcomes), *self._where_ranks_stand())
             elif self._running():
                 error = blame.timed_out(list(self.outcomes), *self._where_ranks_stand(), self.timeout)
@@ -225,13 +175,22 @@ class World:
     def _stop_the_talkative(self):
         for r in self._running():
             if self.outputs[r].printed() > output.ALLOWED:
-                self.outcomes[r] = Outcome(
-                    "stopped", f"printed more than {output.ALLOWED:,} bytes and was stopped"
-                )
+                why = f"printed more than {output.ALLOWED:,} bytes and was stopped"
+                self.outcomes[r] = Outcome("stopped", why)
+                stacks.force(self.processes[r].pid)
+                time.sleep(GLANCE)
+                _signal_group(self.processes[r].pid, "SIGSTOP")
+
+    def _notice_dead_server(self):
+        unknown = Outcome("died", server.UNKNOWN)
+        if unknown in self.outcomes and server.was_killed():
+            why = "ended with the process that they were forked from, which was killed"
+            self.outcomes = [Outcome("stopped", why) if o == unknown else o for o in self.outcomes]
 
     def _where_ranks_stand(self):
         """Ask every rank that still lives; return all ranks' stacks, and the collectives they entered."""
-        asked = {self.pipes[r]: r for r, process in self._started().items() if process.is_alive()}
+        alive = [r for r, process in self._started().items() if process.is_alive()]
+        asked = {self.pipes[r]: r for r in alive if self.outcomes[r].state != "stopped"}
         for pipe in asked:
             with contextlib.suppress(OSError):  # it may end just now
                 pipe.send("where")
@@ -253,16 +212,20 @@ class World:
         started = self._started()
         for r, process in started.items():
             if self.outcomes[r].state != "returned":
-                _kill_group(process.pid)
+                _signal_group(process.pid, "SIGKILL")
         for process in started.values():
             process.join(1)
-            _kill_group(process.pid)  # what it left behind; and the process, if it is stuck in its exit
+            _signal_group(
+                process.pid, "SIGKILL"
+            )  # what it left behind; and the process, if it is stuck in its exit
             process.join()
 
 
-def _kill_group(pid):
+def _signal_group(pid, name):
+    """Send a signal to a rank and to all that it started; where there are no groups, end the rank."""
+    number = getattr(signal, name, signal.SIGTERM)
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL) if hasattr(os, "killpg") else os.kill(pid, signal.SIGTERM)
+        os.killpg(pid, number) if hasattr(os, "killpg") else os.kill(pid, number)
         return
-    with contextlib.suppress(ProcessLookupError):  # it has not made a group of its own yet
-        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group of its own yet
+        os.kill(pid, number)

@@ -13,7 +13,7 @@ Cell.__doc__ = """What a cell showed: its streams and results as `text`, its `er
 
 
 class Kernel:
-    """`with Kernel() as kernel: kernel.run("1 + 1").text == "2"`."""
+    """`with Kernel() as kernel: kernel.run("1 + 1").text == "2"`; a variable set to None is not set."""
 
     def __init__(self, timeout=30, **environment):
         self.timeout = timeout
@@ -21,7 +21,8 @@ class Kernel:
         self.environment = environment
 
     def __enter__(self):
-        self.manager.start_kernel(env={**os.environ, **self.environment})
+        environment = {**os.environ, **self.environment}
+        self.manager.start_kernel(env={name: value for name, value in environment.items() if value})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=self.timeout)
