@@ -80,13 +80,18 @@ class trace(TorchDispatchMode):
         self.wire = None
 
     def __enter__(self):
-        self._before = _socket_bytes()
+        self._counted = hasattr(socket, "TCP_INFO") and "gloo" in dist.get_backend()
+        self._before = _connections() if self._counted else {}
+        self._written = sum(map(_written, self._before.values()))
         return super().__enter__()
 
     def __exit__(self, *error):
         super().__exit__(*error)
-        if self._before is not None:
-            self.wire = _socket_bytes() - self._before
+        if self._counted:
+            connections = _connections() | self._before  # those of before may be closed by now
+            self.wire = sum(map(_written, connections.values())) - self._written
+            for connection in (*connections.values(), *self._before.values()):
+                connection.close()
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         call = _read(operator, args)
@@ -134,25 +139,36 @@ def _nbytes(message):
     return sum(_nbytes(part) for part in message)
 
 
-def _socket_bytes():
-    """Bytes that this process's TCP connections have sent so far, by the kernel's own count, or None.
-
-    Linux keeps it for every connection in `struct tcp_info`: sent, less sent again, plus still to send.
-    """
-    if not hasattr(socket, "TCP_INFO") or "gloo" not in dist.get_backend():
-        return None
-    total = 0
+def _connections():
+    """This process's TCP connections, by name, each opened once more: a count outlives its connection."""
+    found = {}
     for descriptor in os.listdir("/proc/self/fd"):
         try:
-            if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+            name = os.readlink(f"/proc/self/fd/{descriptor}")
+            if not name.startswith("socket:") or name in found:
                 continue
             connection = socket.socket(fileno=os.dup(int(descriptor)))
         except OSError:  # gone since it was listed
             continue
-        with connection:
-            if connection.family in (socket.AF_INET, socket.AF_INET6):
-                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 216)
-                (unsent,) = struct.unpack_from("I", info, 144)
-                sent, sent_again = struct.unpack_from("QQ", info, 200)
-                total += sent - sent_again + unsent
-    return total
+        listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if connection.family in (socket.AF_INET, socket.AF_INET6) and not listens:
+            found[name] = connection
+        else:
+            connection.close()
+    return found
+
+
+def _written(connection):
+    """Bytes written into a connection so far: Linux knows how many arrived, and how many are on their way."""
+    from fcntl import ioctl  # not on Windows, where this is never called
+    from termios import TIOCOUTQ
+
+    def arrived():
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+        return struct.unpack_from("Q", info, 120)[0]
+
+    while True:  # until nothing arrives between the two readings
+        before = arrived()
+        (on_their_way,) = struct.unpack("i", ioctl(connection, TIOCOUTQ, bytes(4)))
+        if arrived() == before:
+            return before + on_their_way
