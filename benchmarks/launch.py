@@ -197,14 +197,14 @@ def times(names, rounds):
 
 
 def verdict(cell):
-    """Say which ranks the error of a cell names, and how long it took."""
+    """Say which ranks the error of a cell names first, and how long the cell took."""
     if cell is None:
         return f"hangs > {LIMIT} s"
     if cell.error is None:
         return f"no error, {cell.seconds:.1f} s"
     said = re.sub(r"\x1b\[[0-9;]*m", "", cell.error["evalue"])
-    named = sorted(set(re.findall(r"(?:rank|ranks|process|engine)s?[^0-9\n]{0,4}(\d)\b", said.lower())))
-    return f"{'rank ' + ', '.join(named) if named else 'no rank'}, {cell.seconds:.1f} s"
+    named = re.search(r"(?:rank|process|engine)s?[^0-9\n]{0,9}(\d(?:, \d)*)\b", said.lower())
+    return f"{'rank ' + named[1] if named else 'no rank'}, {cell.seconds:.1f} s"
 
 
 def attempt(name, fault):
@@ -219,7 +219,8 @@ def attempt(name, fault):
                 time.sleep(6 if name == "torchrun" or "spawn" in name else 2)
                 start = time.monotonic()
                 notebook.kernel.interrupt()
-                said = f"{notebook.kernel.finish(begun).error is not None and time.monotonic() - start:.1f} s"
+                ended = notebook.kernel.finish(begun).error is not None
+                said = f"{time.monotonic() - start:.1f} s" if ended else "no error"
             else:
                 said = verdict(notebook.kernel.run(notebook.cells(fault)[-1]))
         except queue.Empty:

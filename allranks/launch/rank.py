@@ -1,9 +1,9 @@
 """What does a rank do, from its first instruction to its last? It is one function: `live`.
 
 It tells the kernel when it has joined the world, waits until all have, calls the function, and reports
-`("returned", last collective)` or `("raised", Failure)`. A rank that returned exits at once, so that a peer
-still waiting for it learns so from its closed connections. A rank that failed stays, connections open, until
-the kernel ends it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
+that it `returned`, or `raised` a `stacks.Failure`. A rank that returned exits at once, so that a peer still
+waiting for it learns so from its closed connections. A rank that failed stays, connections open, until the
+kernel ends it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
 """
 
 import contextlib
