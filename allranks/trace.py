@@ -92,6 +92,7 @@ class trace(TorchDispatchMode):
             self.wire = sum(map(_written, connections.values())) - self._written
             for connection in (*connections.values(), *self._before.values()):
                 connection.close()
+        self._before = {}  # so that a rank can return what it counted
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         call = _read(operator, args)

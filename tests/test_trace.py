@@ -98,6 +98,17 @@ def test_sends_and_receives_are_counted_on_the_rank_that_makes_them():
     assert second == (Counter(send=1, recv=2), 4 * N)
 
 
+def test_a_rank_can_return_what_it_counted():
+    def count():
+        with trace() as counted:
+            dist.all_reduce(torch.ones(N))
+        return counted
+
+    for counted in launch(count, world_size=2):
+        assert (counted.calls, counted.sent) == (Counter(all_reduce=1), 4 * N)
+        assert counted.wire > counted.sent
+
+
 def subgroup():
     groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     with trace() as counted:
