@@ -59,6 +59,7 @@ def digits():
 
 def loss_of(model, tokens):
     """Mean cross-entropy in nats per pixel, of predicting each token of (batch, 65) from those before it."""
+    tokens = tokens.to(next(model.parameters()).device)
     return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
@@ -78,8 +79,9 @@ def train(model, batches, lr=3e-3):
 @torch.no_grad()
 def draw(model, digits=range(10)):
     """Let the model draw one picture for each of `digits`: (len(digits), 8, 8) greys."""
-    tokens = torch.tensor(digits)[:, None] + GREYS
+    device = next(model.parameters()).device
+    tokens = torch.tensor(digits, device=device)[:, None] + GREYS
     for _ in range(PIXELS):
         greys = model(tokens)[:, -1, :GREYS].softmax(-1)
         tokens = torch.cat([tokens, torch.multinomial(greys, 1)], dim=1)
-    return tokens[:, 1:].view(-1, 8, 8)
+    return tokens[:, 1:].view(-1, 8, 8).cpu()

@@ -69,8 +69,8 @@ class trace(TorchDispatchMode):
         dist.all_reduce(torch.ones(1000))
     counted.calls   # Counter({'all_reduce': 1})
     counted.bytes   # Counter({'all_reduce': 4000}): of the messages
-    counted.sent    # 6000.0 with 4 ranks: what each sends in the algorithms that send least
-    counted.wire    # 7728: what the sockets have sent, headers included; None without gloo or Linux
+    counted.sent    # 6000.0 with 4 ranks: predicted from the calls, by `allranks.collectives`
+    counted.wire    # 7728: what all its TCP connections have sent; None without gloo or Linux
     counted.log     # every `Call`, in order
     """
 

@@ -62,6 +62,19 @@ def test_squares_out_of_order_are_wrong(capsys):
     assert "not in order" in verdict(capsys, check.ranks.squares, squares)
 
 
+def test_a_reduce_that_lets_rank_0_receive_from_everybody_takes_too_many_rounds(capsys):
+    def reduce(t):
+        if dist.get_rank() > 0:
+            return dist.send(t, dst=0)
+        for source in range(1, dist.get_world_size()):
+            theirs = torch.empty_like(t)
+            dist.recv(theirs, src=source)
+            t += theirs
+
+    said = verdict(capsys, check.ranks.reduce, reduce)
+    assert said == "✗ Rank 0 received 3 times, and 2 rounds are enough."
+
+
 @pytest.mark.parametrize("answer, mark", [(10, "✓"), (1023, "✗"), (9, "✗"), (None, "✗"), ("ten", "✗")])
 def test_rounds(capsys, answer, mark):
     assert verdict(capsys, check.ranks.broadcast_rounds, answer)[0] == mark

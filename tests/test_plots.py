@@ -29,8 +29,29 @@ def test_losses_are_lines_with_labels():
     assert list(axes.lines[0].get_ydata()) == [3.0, 2.0]
 
 
+def test_messages_are_arrows_from_source_to_destination():
+    plots.messages([(1, 0, 1), (2, 0, 2), (2, 1, 3)])
+    (axes,) = plt.gcf().axes
+    arrows = [(text.xyann[1], text.xy[1]) for text in axes.texts]
+    assert arrows == [(0, 1), (0, 2), (1, 3)]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["round 1", "round 2"]
+
+
+def test_message_times_are_drawn_in_units_of_the_latency():
+    plots.message_times([1, 1000], [2e-6, 4e-6], α=2e-6, β=2e-9)
+    measured, model, line = plt.gcf().axes[0].lines
+    assert list(measured.get_ydata()) == [1.0, 2.0]
+    assert list(model.get_ydata()) == pytest.approx([1.001, 2.0])
+    assert line.get_xdata()[0] == pytest.approx(1000)
+
+
 def test_a_timeline_has_a_bar_for_each_phase_of_each_rank():
-    bars = [(0, "forward", 0.0, 0.25), (0, "backward", 0.25, 1.0), (1, "forward", 0.0, 0.5)]
+    bars = [
+        ("rank 0", "forward", 0.0, 0.25),
+        ("rank 0", "backward", 0.25, 1.0),
+        ("rank 1", "forward", 0.0, 0.5),
+    ]
     forward, backward = plots.timeline(bars, unit="the step = 1").data
-    assert (forward.name, forward.y, forward.base, forward.x) == ("forward", (0, 1), (0.0, 0.0), (0.25, 0.5))
+    assert (forward.name, forward.y) == ("forward", ("rank 0", "rank 1"))
+    assert (forward.base, forward.x) == ((0.0, 0.0), (0.25, 0.5))
     assert (backward.name, backward.base, backward.x) == ("backward", (0.25,), (0.75,))

@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
+from allranks.trace import trace
 
 SECONDS = 4.0
 
@@ -23,7 +24,7 @@ def swap(answer):
         assert torch.equal(theirs[rank], expected), (
             f"Rank {rank} returned {theirs[rank].tolist()}, not {expected.tolist()}."
         )
-    return "Each rank holds what the other had, and neither waited in vain."
+    return "Each rank holds what the other had."
 
 
 @exercise
@@ -46,13 +47,36 @@ def squares(answer):
     numbers = list(range(12))
     got = answer(numbers)
     assert got is not None, "The function returns nothing yet."
-    assert got != [], (
-        "The list is empty here: what a rank appends stays on the rank. Return it from the function."
-    )
+    assert got != [], "The list is empty: in which process did `done` grow?"
     expected = [n * n for n in numbers]
     assert sorted(got) == expected, f"These are not the 12 squares: {got}."
     assert got == expected, f"All there, but not in order: {got}. Rank r worked on numbers[r::4]."
     return "12 squares from four ranks, in order."
+
+
+@exercise
+def reduce(answer):
+    """`answer(t)` leaves the sum of all ranks' tensors on rank 0, by a tree of sends and receives."""
+
+    def on_rank():
+        t = torch.arange(3) + dist.get_rank()
+        with trace() as counted:
+            answer(t)
+        return t, counted.calls
+
+    for world_size in (2, 3, 4, 8):
+        on_ranks = launch(on_rank, world_size=world_size, timeout=SECONDS)
+        t, calls = on_ranks[0]
+        expected = sum(torch.arange(3) + rank for rank in range(world_size))
+        rounds = collectives.tree_broadcast_rounds(world_size)
+        assert any(calls for _, calls in on_ranks), "Nothing was sent yet."
+        got = f"With {world_size} ranks, rank 0 holds {t.tolist()}"
+        assert torch.equal(t, expected), f"{got}, not {expected.tolist()}."
+        assert set(calls) <= {"recv"}, f"Rank 0 called {', '.join(sorted(calls))}: it only has to receive."
+        assert calls["recv"] == rounds, (
+            f"Rank 0 received {calls['recv']} times, and {rounds} rounds are enough."
+        )
+    return "The sum is on rank 0, after as many rounds as a broadcast takes."
 
 
 @exercise
