@@ -14,6 +14,7 @@ import importlib.util
 import os
 import queue
 import re
+import signal
 import statistics
 import sys
 import threading
@@ -23,7 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from kernel import Kernel  # noqa: E402
+from kernel import Kernel, leftovers  # noqa: E402
 
 PATH = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # some run what `python` is
 LIMIT = 20  # seconds that one cell may take
@@ -92,7 +93,10 @@ class Notebook:
 
     def __init__(self, name):
         _, self.load, self.call = LAUNCHERS[name]
-        self.kernel = Kernel(timeout=LIMIT, OMP_NUM_THREADS="1", PATH=PATH).__enter__()
+        self.token = f"{os.getpid()}-{time.time_ns()}"
+        self.kernel = Kernel(
+            LIMIT, OMP_NUM_THREADS="1", PATH=PATH, **{leftovers.TOKEN: self.token}
+        ).__enter__()
         self.kernel.run(PREPARE)
         self.started = False
 
@@ -116,15 +120,10 @@ class Notebook:
 
     def close(self):
         """End the kernel, and whatever it has left."""
-        below = descendants(self.kernel.pid)
         self.kernel.__exit__()
-        kill(below)
-
-
-def kill(pids):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
+        for pid in leftovers.processes(self.token):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def descendants(pid):
@@ -238,20 +237,10 @@ def orphans(name):
             return "does not start"
         notebook.kernel.begin(notebook.cells("deadlocks")[-1].replace(f"={DEADLINE}", "=60"))
         time.sleep(6 if name == "torchrun" or "spawn" in name else 2)
-        below = descendants(notebook.kernel.pid)
         notebook.kernel.kill()
-        time.sleep(2)
-        left = [pid for pid in below if os.path.exists(f"/proc/{pid}") and not is_zombie(pid)]
-        kill(left)
-        return str(len(left))
+        return str(len(leftovers.gone(lambda: leftovers.processes(notebook.token))))
     finally:
         notebook.close()
-
-
-def is_zombie(pid):
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[0] == "Z"
-    return True
 
 
 def faults(names):
