@@ -7,7 +7,6 @@ trained one draws a digit when it is given only the first token.
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
 from torch import nn
 
 GREYS, DIGITS, PIXELS = 17, 10, 64
@@ -52,6 +51,8 @@ class GPT(nn.Module):
 
 def digits():
     """Return all 1797 pictures as tokens (1797, 65): first the digit (17 to 26), then 64 greys (0 to 16)."""
+    from sklearn.datasets import load_digits  # takes a second, and ranks that are sent batches need none
+
     data = load_digits()
     first = torch.tensor(data.target)[:, None] + GREYS
     return torch.cat([first, torch.tensor(data.data).long()], dim=1)
