@@ -171,8 +171,7 @@ def test_the_working_directory_is_that_of_the_notebook(monkeypatch, tmp_path):
 
 def test_a_function_of_a_module_that_was_edited_runs_as_it_is_now(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for answer in (1, 2):
+    for answer in (1, 22):  # Python trusts its cache if a file has the same length and the same second
         (tmp_path / "edited.py").write_text(f"def answer():\n    return {answer}\n")
         sys.modules.pop("edited", None)
         import edited
