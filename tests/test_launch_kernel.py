@@ -201,16 +201,23 @@ def test_two_kernels_launch_at_the_same_time():
 
 
 @pytest.mark.parametrize(
-    "body",
+    "body, kill",
     [
-        "time.sleep(60)",
-        "import subprocess; subprocess.run(['sleep', '60'])",
-        "import ctypes; ctypes.PyDLL(None).sleep(60)",
-        "next(iter(torch.utils.data.DataLoader(Slow(), num_workers=2)))",
+        ("time.sleep(60)", Kernel.kill),
+        ("import subprocess; subprocess.run(['sleep', '60'])", Kernel.kill),
+        ("import subprocess; subprocess.run(['sleep', '60'])", Kernel.kill_group),
+        ("import ctypes; ctypes.PyDLL(None).sleep(60)", Kernel.kill_group),
+        ("next(iter(torch.utils.data.DataLoader(Slow(), num_workers=2)))", Kernel.kill),
     ],
-    ids=["asleep", "with a subprocess", "in C code that holds the interpreter", "with DataLoader workers"],
+    ids=[
+        "asleep",
+        "with a subprocess",
+        "with a subprocess, by Jupyter",
+        "in C code that holds the interpreter, by Jupyter",
+        "with DataLoader workers",
+    ],
 )
-def test_nothing_outlives_a_kernel_that_is_killed(body):
+def test_nothing_outlives_a_kernel_that_is_killed(body, kill):
     with new_kernel() as kernel:
         kernel.run(IMPORTS)
         kernel.run(
@@ -224,6 +231,6 @@ def test_nothing_outlives_a_kernel_that_is_killed(body):
         assert len(kernel.left()) >= 5  # the kernel, the fork server and its helper, two ranks
         pid = kernel.pid
         assert leftovers.directories(pid) != []
-        kernel.kill()
+        kill(kernel)
         assert leftovers.gone(kernel.left) == {}
         assert leftovers.directories(pid) == []

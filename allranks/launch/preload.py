@@ -11,6 +11,7 @@ import signal
 
 from allranks.launch import packing
 
+os.setsid()  # Jupyter kills a kernel with its whole process group: this process must live to clean up
 KERNEL = os.getppid()
 MODULES = [
     "allranks.launch.rank",

@@ -68,3 +68,7 @@ class Kernel:
     def kill(self):
         """End the kernel as a crash does: SIGKILL, and nothing else."""
         os.kill(self.pid, signal.SIGKILL)
+
+    def kill_group(self):
+        """End the kernel as Jupyter does when it does not answer: SIGKILL to its process group."""
+        os.killpg(os.getpgid(self.pid), signal.SIGKILL)
