@@ -91,7 +91,7 @@ def jupyterlab():
 
 
 def lab_command(port):
-    """JupyterLab in this environment, at this port, opening nothing by itself."""
+    """JupyterLab in this environment, at this port, opening nothing by itself and asking for no news."""
     options = [f"--ServerApp.ip={HOST}", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     return [
@@ -100,6 +100,7 @@ def lab_command(port):
         "jupyterlab",
         "--no-browser",
         f"--ServerApp.root_dir={ROOT}",
+        f"--LabApp.app_settings_dir={ROOT / 'tools' / 'jupyterlab'}",
         *options,
         *root,
     ]

@@ -7,11 +7,14 @@ and removes what no page loads any more.
 
 from __future__ import annotations
 
+import logging
 import re
 from io import BytesIO
 from pathlib import Path
 
 from fontTools import subset
+
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells of each table of each font
 
 CLASS_RULE = re.compile(r'((?:\.fa-[\w-]+:{1,2}before,?)+)\{content:"([^"]+)"\}')
 CODE_POINT = re.compile(r"\\(f[0-9a-f]{3})\b|([\uf000-\uf8ff])")
