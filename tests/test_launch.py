@@ -13,22 +13,14 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from kernel import leftovers
 
 from allranks import launch
 from allranks.launch import packing
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
-TOKEN = leftovers.mark()
+pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 SCALE = 3
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind():
-    yield
-    assert leftovers.gone(lambda: leftovers.ranks(TOKEN)) == {}
-    assert leftovers.directories(os.getpid()) == []
 
 
 def average(x):

@@ -11,14 +11,12 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
-from kernel import leftovers
 
 from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut, output
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
-TOKEN = leftovers.mark()
 HERE = os.path.relpath(__file__)
 
 
@@ -28,11 +26,9 @@ def the_fork_server_runs():
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_behind():
+def the_next_launch_works(nothing_is_left_behind):
     yield
-    assert leftovers.gone(lambda: leftovers.ranks(TOKEN)) == {}
-    assert leftovers.directories(os.getpid()) == []
-    assert launch(dist.get_rank, world_size=2) == [0, 1]  # and the next launch works
+    assert launch(dist.get_rank, world_size=2) == [0, 1]
 
 
 def failure(fn, *args, kind=RankFailed, within=2.0, **options):

@@ -7,21 +7,13 @@ import sys
 import cloudpickle
 import pytest
 import torch.distributed as dist
-from kernel import leftovers
 
 from allranks import launch, progress
 from allranks.launch import output
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
-TOKEN = leftovers.mark()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind():
-    yield
-    assert leftovers.gone(lambda: leftovers.ranks(TOKEN)) == {}
-    assert leftovers.directories(os.getpid()) == []
+pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 
 
 def test_lines_are_marked_and_come_in_the_order_of_the_ranks(capsys):

@@ -1,7 +1,6 @@
 """What is not possible is said before anything starts."""
 
 import functools
-import os
 import sys
 import threading
 
@@ -9,21 +8,13 @@ import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
-from kernel import leftovers
 
 from allranks import launch
 from allranks.launch import plan
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
-TOKEN = leftovers.mark()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind():
-    yield
-    assert leftovers.gone(lambda: leftovers.ranks(TOKEN)) == {}
-    assert leftovers.directories(os.getpid()) == []
+pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 
 
 def average(x):
