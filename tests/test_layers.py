@@ -10,9 +10,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "allranks"
 ARITHMETIC, TORCH, PRESENTATION = range(3)
 LAYERS = {
-    "transformer hardware collectives memory schedules simulate topology claims": ARITHMETIC,
+    "inputs transformer hardware collectives topology memory schedules simulate plan": ARITHMETIC,
     "launch trace model parallel": TORCH,
-    "plots explorers check claims_page": PRESENTATION,
+    "plots explorers check claims": PRESENTATION,
 }
 LAYER = {module: layer for modules, layer in LAYERS.items() for module in modules.split()}
 # MicroPython, which runs the arithmetic in the page, has no such modules.
