@@ -20,7 +20,7 @@ def whole(name, value, at_least=1, at_most=None):
 
 
 def quantity(name, value, positive=False):
-    """Return `value` if it is a finite number, not negative (with `positive`: above 0); else raise ValueError."""
+    """Return `value` if it is finite and at least 0 (with `positive`: above 0); else raise ValueError."""
     allowed = "a number above 0" if positive else "a number of at least 0"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name} must be {allowed}, not {value!r}")
