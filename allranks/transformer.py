@@ -39,9 +39,9 @@ def decoder(
     """Return the `Transformer` with these sizes; what is left out is as in GPT-2.
 
     layers, hidden (h), heads (a), vocabulary (V), sequence (s): whole numbers. kv_heads: heads of keys and
-    values, fewer than `heads` in grouped-query attention. head_width (d): h/a if left out. feed_forward (f): 4h
-    if left out. gated: three feed-forward matrices instead of two (SwiGLU). tied: the output layer is the token
-    embedding. biases: in every linear layer and norm, but not in an output layer or a router.
+    values, fewer than `heads` in grouped-query attention. head_width (d): h/a if left out. feed_forward (f):
+    4h if left out. gated: three feed-forward matrices instead of two (SwiGLU). tied: the output layer is the
+    token embedding. biases: in every linear layer and norm, but not in an output layer or a router.
     learned_positions: an embedding of `sequence` positions. experts: feed-forwards in a layer, of which each
     token visits `active_experts`, chosen by a router.
     """
@@ -191,7 +191,7 @@ def backward_flops(model, batch=1, sequence=None):
 def recomputation_flops(model, batch=1, recomputation="none", sequence=None):
     """FLOPs that a step computes a second time: 0, the attention cores (selective), all layers (full).
 
-    The output layer is never recomputed (Narayanan et al. 2021, equation 3; Korthikanti et al. 2022, section 5).
+    The output layer never is (Narayanan et al. 2021, equation 3; Korthikanti et al. 2022, section 5).
     """
     one_of("recomputation", recomputation, RECOMPUTATION)
     if recomputation == "none":
@@ -204,17 +204,18 @@ def step_flops(model, batch=1, recomputation="none", sequence=None):
     """FLOPs of a training step over `batch` sequences: forward, backward, and what is recomputed.
 
     Without recomputation these are the *model FLOPs*, with it the *hardware FLOPs* (Korthikanti et al. 2022,
-    section 6.3). With "full", 96bslh²(1 + s/(6h) + V/(16lh)) in GPT-2's shape (Narayanan et al. 2021, equation 3).
+    section 6.3). With "full" they are 96bslh²(1 + s/(6h) + V/(16lh)) in GPT-2's shape (Narayanan et al. 2021,
+    equation 3).
     """
     model_flops = forward_flops(model, batch, sequence) + backward_flops(model, batch, sequence)
     return model_flops + recomputation_flops(model, batch, recomputation, sequence)
 
 
 def training_flops(parameters, tokens, recomputation="none"):
-    """FLOPs to train `parameters` on `tokens`: 6ND, with full recomputation 8ND; attention's core is left out.
+    """FLOPs to train `parameters` on `tokens`: 6ND, with full recomputation 8ND.
 
     2 forward and 4 backward for each parameter and token (Kaplan et al. 2020, section 2.1); 2 again where
-    everything is recomputed (Narayanan et al. 2021, section 5.1).
+    everything is recomputed (Narayanan et al. 2021, section 5.1). The attention core is left out.
     """
     quantity("parameters", parameters)
     quantity("tokens", tokens)
