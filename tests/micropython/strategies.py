@@ -1,0 +1,169 @@
+"""With which inputs are the functions compared? A strategy for each name that parameters usually have.
+
+Inputs are Python source, which both interpreters evaluate: `memory.zero_bytes(7500000000.0, 64, 1)`.
+"""
+
+import re
+
+from hypothesis import strategies as st
+
+
+def source(strategy):
+    """The source of what a strategy draws."""
+    return strategy.map(repr)
+
+
+def whole(low, high):
+    """The source of a whole number."""
+    return source(st.integers(low, high))
+
+
+def amount(low, high):
+    """The source of a number, whole or not."""
+    return source(st.integers(int(low), int(high)) | st.floats(low, high))
+
+
+def choice(*values):
+    """The source of one of these values."""
+    return source(st.sampled_from(values))
+
+
+def key_of(table):
+    """A key of one of the arithmetic's tables."""
+    return st.deferred(lambda: choice(*table()))
+
+
+def table(module, name):
+    """A function that reads a table of the arithmetic when it is there."""
+    return lambda: sorted(getattr(__import__(f"allranks.{module}", fromlist=[name]), name))
+
+
+@st.composite
+def model(draw):
+    """The source of a decoder, small or of a preset."""
+    if draw(st.booleans()):
+        return f"transformer.PRESETS[{draw(key_of(table('transformer', 'PRESETS')))}]"
+    heads = draw(st.sampled_from([1, 2, 4, 8]))
+    hidden, layers = heads * draw(st.sampled_from([4, 8, 64, 128])), draw(st.sampled_from([1, 2, 4, 8, 32]))
+    vocabulary, sequence = draw(st.integers(2, 130000)), draw(st.sampled_from([8, 64, 1024, 2048]))
+    experts = draw(st.integers(1, 8))
+    options = {
+        "kv_heads": draw(st.sampled_from([heads, 1])),
+        "gated": draw(st.booleans()),
+        "tied": draw(st.booleans()),
+        "biases": draw(st.booleans()),
+        "learned_positions": draw(st.booleans()),
+        "experts": experts,
+        "active_experts": draw(st.integers(1, experts)),
+    }
+    listed = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return f"transformer.decoder({layers}, {hidden}, {heads}, {vocabulary}, {sequence}, {listed})"
+
+
+@st.composite
+def schedule(draw):
+    """The source of a schedule with two arguments that every kind accepts."""
+    name = draw(st.sampled_from(["gpipe", "one_f_one_b", "pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe"]))
+    stages = draw(st.sampled_from([2, 4]))
+    return f"schedules.{name}({stages}, {stages * draw(st.integers(2, 3))})"
+
+
+TIMELINE = schedule().map(lambda made: f"simulate.simulate({made}, 1.0, 1.25, 0.75, 0.125)")
+DURATION = choice(0.5, 1, 1.0, 1.5, 2, 0.125, 3.7)
+PARALLEL = choice(1, 1, 2, 4, 8)
+
+# The first pattern that matches the whole name of a parameter says what it is given.
+NAMES = {
+    "model": model(),
+    "schedule": schedule(),
+    "timeline": TIMELINE,
+    "stages": choice(1, 2, 2, 4, 4),
+    "microbatches": choice(1, 2, 4, 4, 8, 8, 12, 16),
+    "chunks": whole(1, 3),
+    "rank|stage": whole(0, 3),
+    "world_size|ranks|devices": choice(1, 2, 3, 4, 7, 8, 16, 64, 1000, 1024),
+    "layers": choice(1, 2, 3, 12, 96),
+    "hidden|head_width|feed_forward": choice(8, 64, 768, 12288),
+    "heads|kv_heads": choice(1, 2, 4, 8, 16),
+    "vocabulary": whole(2, 200_000),
+    "sequence|context|tokens": choice(1, 8, 64, 2048, 8192),
+    "batch|microbatch|global_batch": choice(1, 1, 2, 4, 8, 64),
+    "experts": choice(8, 4),
+    "active_experts": choice(1, 2),
+    "parameters": amount(1, 10**12),
+    "nbytes|.*_bytes|elements": amount(0, 10**12),
+    "zero_stage": whole(0, 3),
+    ".*_parallel|tp|pp|dp|cp|ep": PARALLEL,
+    "recomputation": choice("none", "selective", "full"),
+    "α|.*latency": source(st.floats(0, 1e-3)),
+    "β": source(st.floats(1e-13, 1e-8)),
+    ".*bandwidth": source(st.floats(1e8, 1e13)),
+    "forward|input_grad|weight_grad|transfer": DURATION,
+    "durations": st.fixed_dictionaries({"forward": DURATION, "input_grad": DURATION}),
+    "peak|flops_per_second": source(st.floats(1e12, 1e16)),
+    "seconds|.*_seconds": source(st.floats(1e-6, 1e6)),
+    "accelerator": key_of(table("hardware", "ACCELERATORS")),
+    "link": key_of(table("hardware", "LINKS")),
+}
+# A parameter that means something else in one function: "module.function.parameter".
+HERE = {
+    "inputs.*.name|inputs.*.of_name": choice("stages", "α"),
+    "inputs.(whole|multiple).value": whole(-5, 20),
+    "inputs.quantity.value": source(st.floats() | st.integers(-3, 3)),
+    "inputs.one_of.value": whole(0, 4),
+    "inputs.one_of.allowed": choice((1, 2, 3), ("a", 1)),
+    "inputs.multiple.of": whole(1, 4),
+    "inputs.whole.at_least|inputs.whole.at_most": whole(0, 9),
+    "transformer.llama.experts": st.fixed_dictionaries(
+        {"experts": choice(4, 8), "active_experts": choice(2)}
+    ),
+    "transformer.llama.sequence": choice(8, 8192),
+}
+# What a method is called on: "module.Class".
+OBJECTS = {".*.Timeline": TIMELINE, ".*.Schedule": schedule()}
+SPOILED = ["0", "-1", "2.5", "True", "None", "'nonsense'", "float('nan')"]
+
+
+def find(patterns, name):
+    """The strategy of the first pattern that matches all of `name`."""
+    return next((given for pattern, given in patterns.items() if re.fullmatch(pattern, name)), None)
+
+
+def strategy(function, parameter):
+    """The strategy for one parameter of the function called `function`; None if there is none."""
+    if parameter.name == "self":
+        return find(OBJECTS, function.rpartition(".")[0])
+    given = find(HERE, f"{function}.{parameter.name}")
+    if given is None:
+        given = find(NAMES, parameter.name)
+    if given is None and isinstance(parameter.default, bool):
+        return choice(False, True)
+    return given
+
+
+def missing(function, signature):
+    """The parameters without a strategy."""
+    parameters = signature.parameters.values()
+    return [each.name for each in parameters if strategy(function, each) is None]
+
+
+@st.composite
+def call(draw, function, signature):
+    """The source of a call: defaults are often left out, one call in eight has a bad one."""
+    positional, named, owner = [], [], None
+    parameters = list(signature.parameters.values())
+    spoiled = draw(st.sampled_from(parameters)) if parameters and draw(st.integers(0, 7)) == 0 else None
+    for parameter in parameters:
+        if parameter.default is not parameter.empty and parameter is not spoiled and draw(st.booleans()):
+            continue
+        value = draw(strategy(function, parameter))
+        if parameter.name == "self":
+            owner = value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named += [f"{name}={each}" for name, each in value.items()]
+        else:
+            value = draw(st.sampled_from(SPOILED)) if parameter is spoiled else value
+            simple = parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+            positional.append(value) if simple else named.append(f"{parameter.name}={value}")
+    name = f"{owner}.{function.rpartition('.')[2]}" if owner else function
+    return f"{name}({', '.join(positional + named)})"

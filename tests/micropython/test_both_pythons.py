@@ -1,0 +1,71 @@
+"""The arithmetic gives the same in MicroPython, which runs it in the pages, as in CPython."""
+
+import json
+import math
+from inspect import signature
+
+import canonical
+import pytest
+from arithmetic import FUNCTIONS, METHODS, MODULES, TABLES
+from hypothesis import HealthCheck, given, settings
+from strategies import call, missing
+
+CALLED = FUNCTIONS | METHODS
+# MicroPython rounds twice where CPython divides big integers: some last digits of a float differ.
+LAST_DIGITS = 1e-15
+
+for module in MODULES:
+    canonical.load(module)
+
+
+def difference(page, here, where="the result"):
+    """What a result of MicroPython and one of CPython, in canonical form, differ in; None if nothing."""
+    if isinstance(here, dict) and isinstance(page, dict) and page.keys() == here.keys():
+        if isinstance(here.get("float"), list) and isinstance(page["float"], list):
+            page, here = math.ldexp(*page["float"]), math.ldexp(*here["float"])
+            if math.isclose(page, here, rel_tol=LAST_DIGITS):
+                return None
+        else:
+            found = (difference(page[key], here[key], f"{where}, {key}") for key in here)
+            return next(filter(None, found), None)
+    if isinstance(here, list) and isinstance(page, list) and len(page) == len(here):
+        found = (difference(*both, f"{where}[{index}]") for index, both in enumerate(zip(page, here)))
+        return next(filter(None, found), None)
+    same = type(page) is type(here) and page == here
+    return None if same else f"{where} is {page!r} in MicroPython and {here!r} in CPython"
+
+
+def compare(micropython, expression):
+    """Evaluate in both, assert that they agree, and return CPython's answer."""
+    page, here = micropython.ask(expression=expression), json.loads(canonical.answer(expression))
+    if here.get("error") not in (None, "ValueError"):
+        here, page = {"error": here["error"]}, {"error": page.get("error")}
+    assert difference(page, here) is None, expression
+    return here
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_micropython_imports_it(micropython, module):
+    answer = micropython.ask(statements=f"canonical.load({module!r})")
+    assert "error" not in answer, answer["message"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_is_the_same(micropython, table):
+    assert "value" in compare(micropython, table)
+
+
+@pytest.mark.parametrize("function", CALLED)
+def test_a_function_gives_the_same(micropython, function):
+    shape = signature(CALLED[function])
+    assert missing(function, shape) == [], f"give {function}'s parameters a strategy in strategies.py"
+    answers = []
+
+    @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(call(function, shape))
+    def compare_some(expression):
+        answers.append(compare(micropython, expression))
+
+    compare_some()
+    values = [answer for answer in answers if "value" in answer]
+    assert len(values) >= 5 or not shape.parameters, f"of {len(answers)} calls {len(values)} were answered"
