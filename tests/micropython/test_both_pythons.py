@@ -1,12 +1,13 @@
 """The arithmetic gives the same in MicroPython, which runs it in the pages, as in CPython."""
 
+import importlib
 import json
 import math
 from inspect import signature
 
 import canonical
 import pytest
-from arithmetic import FUNCTIONS, METHODS, MODULES, TABLES
+from arithmetic import FILES, FUNCTIONS, METHODS, MODULES, TABLES
 from hypothesis import HealthCheck, given, settings
 from strategies import call, missing
 
@@ -44,8 +45,9 @@ def compare(micropython, expression):
     return here
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_micropython_imports_it(micropython, module):
+@pytest.mark.parametrize("module", FILES.values())
+def test_both_import_it(micropython, module):
+    importlib.import_module(f"allranks.{module}")
     answer = micropython.ask(statements=f"canonical.load({module!r})")
     assert "error" not in answer, answer["message"]
 
