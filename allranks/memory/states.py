@@ -72,7 +72,7 @@ def recipe_of(recipe):
         return recipe
     if isinstance(recipe, str) and recipe in RECIPES:
         return RECIPES[recipe]
-    raise ValueError(f"recipe must be a Recipe or one of {', '.join(RECIPES)}, not {recipe!r}")
+    raise ValueError(f"recipe must be a Recipe or one of {', '.join(sorted(RECIPES))}, not {recipe!r}")
 
 
 def zero_states(parameters, world_size, zero_stage, recipe=ZERO):

@@ -95,6 +95,16 @@ NAMES = {
     "zero_stage": whole(0, 3),
     ".*_parallel|tp|pp|dp|cp|ep": PARALLEL,
     "recomputation": choice("none", "selective", "full"),
+    "recipe": key_of(table("memory", "RECIPES")),
+    "element": choice(1, 2, 4, 0.5),
+    "held": choice(1, 2, 4, 1.75),
+    "sequences|prefetched": whole(0, 64),
+    "sizes": source(st.lists(st.integers(0, 10**8), max_size=12)),
+    "first|cap|bucket": choice(2**20, 25 * 2**20),
+    "latent|rotary|rows|row_elements": choice(1, 64, 512, 513),
+    "optimizer|weights": choice("device", "cpu", "nvme"),
+    "efficiency": source(st.floats(0.01, 0.99)),
+    "unit_parameters": amount(0, 10**9),
     "α|.*latency": source(st.floats(0, 1e-3)),
     "β": source(st.floats(1e-13, 1e-8)),
     ".*bandwidth": source(st.floats(1e8, 1e13)),
@@ -107,6 +117,8 @@ NAMES = {
 }
 # A parameter that means something else in one function: "module.function.parameter".
 HERE = {
+    "memory.in_flight.schedule": choice("1f1b", "gpipe"),
+    "memory.kept_bytes.(first|last)": choice(False, True),
     "inputs.*.name|inputs.*.of_name": choice("stages", "α"),
     "inputs.(whole|multiple).value": whole(-5, 20),
     "inputs.quantity.value": source(st.floats() | st.integers(-3, 3)),
