@@ -1,7 +1,7 @@
 """Is a published number what the formulas say? Every number that the book quotes, recomputed.
 
-There is a YAML file for each paper; `check` prints one entry in a chapter, `table` and `errata` show all of them
-(see `ledger` for the files, `printed` for how numbers are compared, `expressions` for what may compute them).
+There is a YAML file for each paper; `check` prints entries in a chapter, `table` and `errata` show all of them.
+`ledger` reads the files, `printed` compares numbers, `expressions` says what may compute them.
 """
 
 import difflib
@@ -17,7 +17,7 @@ MARKS = {"reproduced": "✓", "erratum": "≠", "differs": "≠", "quoted": "–
 def check(*ids):
     """Print one line for each id: the number as printed, ours, and what it means where they differ.
 
-    AssertionError if an entry's status is not the one that the numbers have, ValueError if there is no such id.
+    AssertionError if the numbers give an entry another status than it has, ValueError if there is no such id.
     """
     for id in ids:
         claim = find(id)
@@ -50,7 +50,7 @@ def line(claim):
 
 
 def table(chapters=None):
-    """The whole ledger, to be shown by a notebook. `chapters`: the folder of the notebooks that cite entries."""
+    """The whole ledger, to be shown by a notebook. `chapters`: the folder of notebooks that cite entries."""
     return Table(list(ledger.entries().values()), ledger.papers(), citations(chapters))
 
 
