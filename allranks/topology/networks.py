@@ -17,6 +17,8 @@ class Network(namedtuple("Network", "name hosts switches links diameter mean_hop
     two different hosts. bisection: links between its two halves, None where it has no two equal halves.
     """
 
+    __slots__ = ()
+
     def bisection_bandwidth(self, bandwidth):
         """Bytes/s that one half sends to the other at most, over links of `bandwidth` bytes/s each way."""
         quantity("bandwidth", bandwidth)

@@ -12,23 +12,28 @@ from collections import namedtuple
 from ..inputs import quantity, whole
 from .traffic import traffic
 
-Level = namedtuple("Level", "name ranks α bandwidth oversubscription")
-Level.__doc__ = """A level of the network, the innermost a node: blocks of `ranks` ranks.
 
-The ranks of a block are joined by one kind of link. α: seconds a message takes at least. bandwidth: bytes/s
-that one rank sends over this level.
-oversubscription: how many times less a block of the level below sends over this one than all its ranks
-could (1: as much).
-"""
+class Level(namedtuple("Level", "name ranks α bandwidth oversubscription")):
+    """A level of the network, the innermost a node: blocks of `ranks` ranks.
 
-Axis = namedtuple("Axis", "axis size level groups on_rail sent bandwidth seconds")
-Axis.__doc__ = """Where the groups of an axis are, and what a step costs there.
+    The ranks of a block are joined by one kind of link. α: seconds a message takes at least. bandwidth:
+    bytes/s that one rank sends over this level. oversubscription: how many times less a block of the level
+    below sends over this one than all its ranks could (1: as much).
+    """
 
-level: the outermost level that a group extends over, None for an axis of size 1. groups: (level, how many
-groups extend over it and no further), for every level. on_rail: whether neighbours in a group have the same
-place in their nodes. sent: bytes a rank sends in a step. bandwidth: bytes/s at which the slowest group
-sends. seconds: of a step.
-"""
+    __slots__ = ()
+
+
+class Axis(namedtuple("Axis", "axis size level groups on_rail sent bandwidth seconds")):
+    """Where the groups of an axis are, and what a step costs there.
+
+    level: the outermost level that a group extends over, None for an axis of size 1. groups: (level, how
+    many groups extend over it and no further), for every level. on_rail: whether neighbours in a group have
+    the same place in their nodes. sent: bytes a rank sends in a step. bandwidth: bytes/s at which the
+    slowest group sends. seconds: of a step.
+    """
+
+    __slots__ = ()
 
 
 def _checked(levels):

@@ -13,13 +13,16 @@ from ..inputs import multiple, one_of, quantity, whole
 
 AXES = ("tp", "cp", "pp", "dp")
 
-Traffic = namedtuple("Traffic", "axis over size collective calls steps nbytes sent")
-Traffic.__doc__ = """What a rank sends along an axis in a step.
 
-axis: "tp", "cp", "pp" or "dp". over: the axes that its group extends over; size: ranks in that group.
-collective, calls: what is called, and how often. steps: messages that follow one another. nbytes: of the
-message of one call, as nccl-tests counts it. sent: bytes that a rank sends in all calls.
-"""
+class Traffic(namedtuple("Traffic", "axis over size collective calls steps nbytes sent")):
+    """What a rank sends along an axis in a step.
+
+    axis: "tp", "cp", "pp" or "dp". over: the axes that its group extends over; size: ranks in that group.
+    collective, calls: what is called, and how often. steps: messages that follow one another. nbytes: of
+    the message of one call, as nccl-tests counts it. sent: bytes that a rank sends in all calls.
+    """
+
+    __slots__ = ()
 
 
 def traffic(
