@@ -1,4 +1,7 @@
-"""What of the arithmetic do the tests run in MicroPython? Every public function, method and table."""
+"""What of the arithmetic do the tests run in MicroPython? Every public function, method and table.
+
+Public is what a module defines, and what a package's __init__ offers, without a leading underscore.
+"""
 
 import contextlib
 import importlib
@@ -29,37 +32,25 @@ FILES = module_files()
 MODULES = dict(imported(FILES.values()))
 
 
-def called(module, name):
-    """How an expression names it: memory.zero_bytes, or memory_states.name where memory does not have it."""
-    package = module.partition(".")[0]
-    same = getattr(MODULES.get(package), name, None) is getattr(MODULES[module], name)
-    return f"{package if same else module.replace('.', '_')}.{name}"
+TOP = [name for name in MODULES if "." not in name]
 
 
 def public(module):
-    """The public names of a module, apart from modules and from what other packages define."""
+    """The names that a module, or the __init__ of a package, offers; not what it imported from elsewhere."""
     for name, value in vars(MODULES[module]).items():
-        origin = getattr(value, "__module__", None) or ""
-        foreign = callable(value) and not origin.startswith("allranks.")
-        if not name.startswith("_") and not inspect.ismodule(value) and not foreign:
-            yield name, value
+        origin = getattr(value, "__module__", None) or f"allranks.{module}"
+        own = origin == f"allranks.{module}" or origin.startswith(f"allranks.{module}.")
+        if not name.startswith("_") and not inspect.ismodule(value) and own:
+            yield f"{module}.{name}", value
 
 
-def defined(module, what):
-    """The public functions or classes (`what` tells) that a module itself defines: expression and object."""
-    for name, value in public(module):
-        if what(value) and value.__module__ == f"allranks.{module}":
-            yield called(module, name), value
-
-
-FUNCTIONS = {name: each for module in MODULES for name, each in defined(module, inspect.isfunction)}
-CLASSES = {name: each for module in MODULES for name, each in defined(module, inspect.isclass)}
-METHODS = {
-    f"{name}.{method}": each
-    for name, owner in CLASSES.items()
-    for method, each in vars(owner).items()
-    if inspect.isfunction(each) and not method.startswith("_")
+PUBLIC = {name: value for module in TOP for name, value in public(module)}
+TABLES = [name for name, value in PUBLIC.items() if not callable(value)]
+FUNCTIONS = {name: value for name, value in PUBLIC.items() if inspect.isfunction(value)}
+FUNCTIONS |= {
+    f"{owner}.{name}": value
+    for owner, each in PUBLIC.items()
+    if inspect.isclass(each)
+    for name, value in vars(each).items()
+    if inspect.isfunction(value) and not name.startswith("_")
 }
-TABLES = sorted(
-    {called(module, name) for module in MODULES for name, value in public(module) if not callable(value)}
-)

@@ -12,9 +12,10 @@ names = {}
 
 
 def load(module):
-    """Import allranks.`module`; expressions call it `module`, with an underscore for each dot."""
+    """Import allranks.`module`; an expression finds it, or the package that holds it, by its name."""
     __import__("allranks." + module)
-    names[module.replace(".", "_")] = sys.modules["allranks." + module]
+    top = module.partition(".")[0]
+    names[top] = sys.modules["allranks." + top]
 
 
 def properties(value):
