@@ -1,6 +1,6 @@
 """Is a published number what the formulas say? Every number that the book quotes, recomputed.
 
-There is a YAML file for each paper; `check` prints entries in a chapter, `table` and `errata` show all of them.
+There is a YAML file for each paper; `check` prints entries in a chapter, `table` and `errata` show them all.
 `ledger` reads the files, `printed` compares numbers, `expressions` says what may compute them.
 """
 

@@ -1,8 +1,8 @@
 """What does the ledger hold? One YAML file a paper, each of its entries a number that the paper prints.
 
-An entry names the place, the string as printed and an expression over the arithmetic; a `table` is many entries at
-once, one for each cell, with the ids table-row-column and the expression's names `row` and `column`. A formula is
-compared where it is evaluated: `formula` writes the printed one as an expression, `at` gives values of its letters.
+An entry names the place, the string as printed and an expression over the arithmetic. A `table` is many
+entries, one for each cell, with the ids table-row-column; its expression may name `row` and `column`.
+A printed formula is compared by its values: `formula` writes it as an expression, `at` lists where.
 """
 
 import functools
@@ -130,9 +130,7 @@ def _claim(where, paper, entry, names=None):
             raise ValueError(f"{where}: `{field}` is a text; write it in quotes")
         given[field] = " ".join(given[field].split())
     if not SLUG.fullmatch(given["id"]):
-        raise ValueError(
-            f"{where}: an id is lowercase words, digits, hyphens and points, not {given['id']!r}"
-        )
+        raise ValueError(f"{where}: an id is made of a-z, 0-9, hyphens and points, not {given['id']!r}")
     for field, allowed in (("rounding", tuple(printed.ROUNDING)), ("status", STATUSES)):
         if given[field] not in allowed:
             raise ValueError(f"{where}: `{field}` is one of {', '.join(allowed)}, not {given[field]!r}")

@@ -1,6 +1,6 @@
-"""How is the ledger shown? A table and a list, in HTML that needs no script and in plain text; nothing is computed.
+"""How is the ledger shown? As a table and a list, in HTML that needs no script, and in plain text.
 
-`claims.js` of the book adds the filters to the table; it reads the attributes `data-…` and the texts.
+`claims.js` of the book adds filters to the table; it reads the attributes `data-…` and the texts.
 """
 
 import ast
@@ -43,17 +43,18 @@ class Table(namedtuple("Table", "claims papers cited")):
         rows = "".join(self._paper(*group) for group in itertools.groupby(self.claims, lambda c: c.paper))
         return (
             "<div class='ar-claims pst-scrollable-table-container'><table>"
-            f"<caption>{self.sentence()}</caption><thead><tr>{columns}</thead>{rows}</table></div>"
+            f"<caption>Published numbers, by paper and place</caption><thead><tr>{columns}</thead>"
+            f"{rows}</table></div>"
         )
 
     def _paper(self, paper, claims):
         name = html.escape(self.papers[paper])
-        heads = f"<tbody data-paper={paper}><tr><th colspan=4 scope=rowgroup class=ar-paper>{name}"
+        heads = f"\n<tbody data-paper={paper}><tr><th colspan=4 scope=rowgroup class=ar-paper>{name}"
         places = itertools.groupby(claims, lambda claim: claim.where)
         return heads + "".join(self._place(*place) for place in places)
 
     def _place(self, where, claims):
-        head = f"<tr><th colspan=4 scope=rowgroup class=ar-place>{html.escape(where)}"
+        head = f"\n<tr><th colspan=4 scope=rowgroup class=ar-place>{html.escape(where)}"
         return head + "".join(map(self._row, claims))
 
     def _row(self, claim):
@@ -68,7 +69,7 @@ class Table(namedtuple("Table", "claims papers cited")):
         if claim.why and status in ("erratum", "differs"):
             status = f"<a href='#why-{claim.id}'>{status}</a>"
         return (
-            f"<tr id='{claim.id}'{attribute}><td>{html.escape(claim.what)}{used}"
+            f"\n<tr id='{claim.id}'{attribute}><td>{html.escape(claim.what)}{used}"
             f"<td>{html.escape(claim.printed)}{unit}<td>{ours}<td>{status}"
         )
 
@@ -95,12 +96,12 @@ class Errata(namedtuple("Errata", "claims papers")):
         items = []
         for paper, status, why, claims in self.groups():
             cells = "".join(
-                f"<li id='why-{claim.id}'><a href='#{claim.id}'>{html.escape(_where(claim))}</a>:"
+                f"\n<li id='why-{claim.id}'><a href='#{claim.id}'>{html.escape(_where(claim))}</a>:"
                 f" {html.escape(_both(claim))}"
                 for claim in claims
             )
             items.append(
-                f"<dt>{html.escape(self.papers[paper])} <small>({status})</small>"
+                f"\n<dt>{html.escape(self.papers[paper])} <small>({status})</small>"
                 f"<dd>{html.escape(why)}<ul>{cells}</ul>"
             )
         return f"<dl class='ar-errata'>{''.join(items)}</dl>"
@@ -119,14 +120,13 @@ Chapter = namedtuple("Chapter", "slug title")
 
 
 def citations(folder):
-    """Which notebooks below `folder` cite which entries by `claims.check("id", …)`: id -> list of `Chapter`."""
+    """Which notebooks below `folder` say `claims.check("id", …)`: id -> list of `Chapter`."""
     cited = {}
     for path in sorted(Path(folder).resolve().glob("*/*.ipynb")) if folder else []:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = ["".join(cell["source"]) for cell in cells]
-        ids = [
-            id for cell, source in zip(cells, sources) if cell["cell_type"] == "code" for id in _ids(source)
-        ]
+        code = [source for cell, source in zip(cells, sources) if cell["cell_type"] == "code"]
+        ids = itertools.chain.from_iterable(map(_ids, code))
         title = sources[0].partition("\n")[0].lstrip("# ")
         for id in dict.fromkeys(ids):
             cited.setdefault(id, []).append(Chapter(f"{path.parent.name}/{path.stem}", title))

@@ -1,7 +1,7 @@
 """Which number does a printed string stand for, and how would ours be printed in its place?
 
-The string decides: its decimals, its power of ten, its suffix. "31.4" has one decimal, "1.92e19" two and a power
-of ten, "0.5T" stands for 0.5·10¹² with one decimal, "44%" for 0.44, "2⁻²⁴" for itself and nothing near it.
+The string decides: its decimals, its power of ten, its suffix. "31.4" has one decimal, "1.92e19" two and a
+power of ten, "0.5T" is 0.5·10¹² with one decimal, "44%" is 0.44, "2⁻²⁴" is itself and nothing near it.
 """
 
 import math
