@@ -6,7 +6,7 @@ property of the cable: it is what NCCL's own model charges for a step of a ring 
 (src/graph/tuning.cc, ring, protocol Simple).
 """
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 
 from .inputs import one_of
 
@@ -23,12 +23,12 @@ class Link(namedtuple("Link", "name α bandwidth source date")):
 
 
 def by_name(records):
-    """A dictionary of the records, in their order."""
-    return {record.name: record for record in records}
+    """A dictionary of the records, in their order also in MicroPython."""
+    return OrderedDict((record.name, record) for record in records)
 
 
 V100 = {"fp16": 125e12, "fp32": 15.7e12}
-A100 = {"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12, "int8": 624e12}
+A100 = {"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}
 HOPPER = {"fp8": 1978.9e12, "bf16": 989.4e12, "fp16": 989.4e12, "tf32": 494.7e12, "fp32": 66.9e12}
 
 ACCELERATORS = by_name(
@@ -107,7 +107,7 @@ def link(name):
 def peak(name, dtype="bf16"):
     """Peak FLOP/s of dense products in `dtype` on the accelerator of this name; ValueError if it has none."""
     peaks = accelerator(name).peak
-    return peaks[one_of(f"dtype on {name}", dtype, list(peaks))]
+    return peaks[one_of(f"dtype on {name}", dtype, sorted(peaks))]
 
 
 def ridge(name, dtype="bf16"):

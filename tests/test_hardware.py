@@ -40,6 +40,22 @@ def test_peaks_are_dense_ones():
     assert peak("h100", "tf32") == pytest.approx(peak("h100", "bf16") / 2, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    "name, dtype, units, clock, flops",
+    [
+        ("v100-32gb", "fp16", 80, 1.53e9, 1024),
+        ("a100-40gb", "bf16", 108, 1.41e9, 2048),
+        ("a100-80gb", "fp16", 108, 1.41e9, 2048),
+        ("h100", "bf16", 132, 1.83e9, 4096),
+        ("h100", "fp8", 132, 1.83e9, 8192),
+        ("mi300x", "bf16", 304, 2.1e9, 2048),
+        ("mi300x", "fp32", 304, 2.1e9, 256),
+    ],
+)
+def test_a_peak_is_units_times_clock_times_flops_a_cycle(name, dtype, units, clock, flops):
+    assert peak(name, dtype) == pytest.approx(units * clock * flops, rel=3e-3)
+
+
 def test_a_generation_doubles_pcie_and_a_slot_of_16_lanes_carries_31_gigabytes_a_second():
     assert link("pcie-4").bandwidth == pytest.approx(31.5e9, rel=1e-3)
     assert link("pcie-5").bandwidth == 2 * link("pcie-4").bandwidth == 4 * link("pcie-3").bandwidth

@@ -112,6 +112,9 @@ def test_narayanans_equations_are_the_general_count_for_gpt_shapes(name):
     assert transformer.step_flops(model, 7, "full") == pytest.approx(equation_3, rel=1e-14)
     korthikanti = 72 * 7 * s * l * h**2 * (1 + s / (6 * h) + V / (12 * l * h))
     assert transformer.step_flops(model, 7) == pytest.approx(korthikanti, rel=1e-14)
+    # Appendix A of Korthikanti et al. says 2Bs²h + 2Bs²h a layer more; its equation 8 prints s/(3h).
+    selective = 72 * 7 * s * l * h**2 * (1 + 2 * s / (9 * h) + V / (12 * l * h))
+    assert transformer.step_flops(model, 7, "selective") == pytest.approx(selective, rel=1e-14)
 
 
 @given(decoders(), st.integers(1, 4))
