@@ -24,7 +24,7 @@ def simulate(
     overlap=True,
     kept_for_weight_grad=1.0,
 ):
-    """Play `schedule`, a legal one, and return its `Timeline`; the cost is linear in the number of operations.
+    """Play a legal `schedule` and return its `Timeline`; the cost is linear in the number of operations.
 
     forward, input_grad, weight_grad: seconds of one micro-batch through one rank's whole share of the
     model (T_F, T_B and T_W of Qi et al. 2024, section 2). An operation on one of v chunks takes 1/v of it;

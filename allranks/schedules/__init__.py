@@ -1,10 +1,57 @@
 """In which order does each rank of a pipeline run its forwards and backwards?
 
-A schedule is plain data: for each rank, the list of its operations. Functions make them, `check` proves them
-legal, and `allranks.simulate` plays them.
+A schedule is plain data: for each rank, the tuple of its operations. Functions make schedules, `check` proves
+one complete, legal and free of deadlock, `bubble_of_ideal` and its like have the published closed forms, and
+`allranks.simulate` plays a schedule.
 """
 
+from .asynchronous import pipedream, staleness, stashed_versions, weights_used
+from .check import SENDS, check
+from .closed_forms import bubble_of_ideal, bubble_of_total, bubble_seconds, peak_activations
+from .dualpipe import dualpipe, dualpipe_v
 from .flushed import gpipe, interleaved, looped_bfs, one_f_one_b
-from .operations import Operation, Schedule
+from .operations import Operation, Schedule, homes
+from .search import zero_bubble
+from .zero_bubble import zb_h1, zb_h2, zb_v
 
-__all__ = ["Operation", "Schedule", "gpipe", "interleaved", "looped_bfs", "one_f_one_b"]
+SCHEDULES = {
+    "gpipe": gpipe,
+    "one_f_one_b": one_f_one_b,
+    "looped_bfs": looped_bfs,
+    "interleaved": interleaved,
+    "pipedream": pipedream,
+    "zb_h1": zb_h1,
+    "zb_h2": zb_h2,
+    "zb_v": zb_v,
+    "zero_bubble": zero_bubble,
+    "dualpipe": dualpipe,
+    "dualpipe_v": dualpipe_v,
+}
+"""Every schedule, name -> function, in teaching order."""
+
+__all__ = [
+    "SCHEDULES",
+    "SENDS",
+    "Operation",
+    "Schedule",
+    "bubble_of_ideal",
+    "bubble_of_total",
+    "bubble_seconds",
+    "check",
+    "dualpipe",
+    "dualpipe_v",
+    "gpipe",
+    "homes",
+    "interleaved",
+    "looped_bfs",
+    "one_f_one_b",
+    "peak_activations",
+    "pipedream",
+    "staleness",
+    "stashed_versions",
+    "weights_used",
+    "zb_h1",
+    "zb_h2",
+    "zb_v",
+    "zero_bubble",
+]
