@@ -27,12 +27,13 @@
   form.setAttribute("aria-label", "Published numbers to show");
   const choices = {};
   for (const [name, title] of [["paper", "Paper"], ["status", "Status"], ["chapter", "Chapter"]]) {
-    const label = form.appendChild(document.createElement("label"));
+    const label = document.createElement("label");
     const select = (choices[name] = document.createElement("select"));
-    select.name = name;
+    label.textContent = title;
+    label.htmlFor = select.id = `ar-filter-${name}`;
     select.append(new Option("all", ""));
     for (const [value, text] of options(name)) select.append(new Option(text, value));
-    label.append(title, select);
+    form.appendChild(document.createElement("div")).append(label, select);
   }
   const said = form.appendChild(document.createElement("output"));
   said.setAttribute("aria-live", "polite");
