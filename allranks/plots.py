@@ -1,5 +1,8 @@
 """How is what was computed or measured shown? These functions draw; they compute nothing."""
 
+import itertools
+import math
+
 import matplotlib.pyplot as plt
 import plotly.graph_objects as go
 
@@ -94,3 +97,68 @@ def timeline(bars, unit):
         yaxis={"autorange": "reversed"},
     )
     return figure
+
+
+def parts(rows, xlabel):
+    """Draw a bar for each of `rows`, a dict from its label to {part: amount}, its parts end to end."""
+    names = list(dict.fromkeys(part for row in rows.values() for part in row))
+    plt.figure(figsize=(6, 0.3 * len(rows) + 0.9))
+    start = [0.0] * len(rows)
+    for name, hatch in zip(names, itertools.cycle(("", "//", "xx", ".."))):
+        amounts = [row.get(name, 0) for row in rows.values()]
+        plt.barh(list(rows), amounts, left=start, hatch=hatch, label=name, edgecolor="white")
+        start = [done + amount for done, amount in zip(start, amounts)]
+    plt.gca().invert_yaxis()
+    plt.xlabel(xlabel)
+    plt.legend()
+    plt.show()
+
+
+def link_times(sizes, links):
+    """Draw the seconds of one message of each of `sizes` bytes on `links`, records of `allranks.hardware`."""
+    plt.figure(figsize=(6, 3.2))
+    for link, style in zip(links, itertools.cycle(("-", "--", "-.", ":"))):
+        plt.loglog(sizes, [message_seconds(n, link.α, link.β) for n in sizes], style, label=link.name)
+    plt.xlabel("size of the message (bytes)")
+    plt.ylabel("time of a message (s)")
+    plt.legend()
+    plt.show()
+
+
+HEIGHTS = {"nvlink": -1, "host": 0, "edge": 1, "leaf": 1, "aggregation": 2, "core": 3, "spine": 3}
+
+
+def networks(graphs):
+    """Draw networks side by side; `graphs` maps a label to a graph as `allranks.topology` builds it."""
+    figure, axes = plt.subplots(1, len(graphs), figsize=(3.1 * len(graphs), 2.8), squeeze=False)
+    for ax, (label, graph) in zip(axes[0], graphs.items()):
+        place = _places(graph)
+        for one, others in graph.items():
+            for other in others:
+                if one < other:
+                    ax.plot(*zip(place[one], place[other]), color="gray", lw=0.7, zorder=1)
+        for host, marker in ((True, "o"), (False, "s")):
+            nodes = [place[node] for node in graph if (node[0] == "host") == host]
+            ax.scatter(*zip(*nodes) if nodes else ([], []), s=16 if host else 30, marker=marker, zorder=2)
+        ax.set(xticks=[], yticks=[], xlabel=label)
+        ax.spines[:].set_visible(False)
+    figure.tight_layout()
+    plt.show()
+
+
+def _places(graph):
+    """Where to draw the nodes of a graph: a torus on a grid, a dragonfly in a circle, others in layers."""
+    kinds = {node[0] for node in graph}
+    if kinds == {"host"}:  # a little slanted, so that the links around do not hide the others
+        return {(kind, x, y): (x + 0.15 * y, y + 0.15 * x) for kind, x, y in graph}
+    if "router" in kinds:
+        routers = sorted(node for node in graph if node[0] == "router")
+        angle = {node: 2 * math.pi * i / len(routers) for i, node in enumerate(routers)}
+        angle |= {n: angle["router", n[1], n[2]] + 0.1 * (n[3] - 0.5) for n in graph if n[0] == "host"}
+        reach = {"router": 1, "host": 1.2}
+        return {n: (reach[n[0]] * math.cos(a), reach[n[0]] * math.sin(a)) for n, a in angle.items()}
+    places = {}
+    for kind in kinds:
+        nodes = sorted(node for node in graph if node[0] == kind)
+        places |= {node: ((i + 0.5) / len(nodes), HEIGHTS[kind]) for i, node in enumerate(nodes)}
+    return places

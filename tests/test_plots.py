@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from allranks import plots
+from allranks import hardware, plots, topology
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +55,31 @@ def test_a_timeline_has_a_bar_for_each_phase_of_each_rank():
     assert (forward.name, forward.y) == ("forward", ("rank 0", "rank 1"))
     assert (forward.base, forward.x) == ((0.0, 0.0), (0.25, 0.5))
     assert (backward.name, backward.base, backward.x) == ("backward", (0.25,), (0.75,))
+
+
+def test_parts_stand_end_to_end():
+    plots.parts({"flat": {"inside": 3, "across": 1}, "two-level": {"inside": 2}}, "bytes")
+    (axes,) = plt.gcf().axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 3), (0, 2), (3, 1), (2, 0)]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["inside", "across"]
+
+
+def test_link_times_are_those_of_the_model():
+    link = hardware.LINKS["pcie-4"]
+    plots.link_times([1, 10**9], [link])
+    (line,) = plt.gcf().axes[0].lines
+    assert list(line.get_ydata()) == pytest.approx([link.α, link.α + 1e9 / link.bandwidth], rel=1e-4)
+
+
+def test_networks_have_a_line_for_each_link_and_a_mark_for_each_node():
+    graphs = {
+        "fat tree": topology.fat_tree_graph(4),
+        "rail": topology.rail_graph(4, 2),
+        "dragonfly": topology.dragonfly_graph(4, 1, 1),
+        "torus": topology.torus_graph(4, 4),
+    }
+    plots.networks(graphs)
+    for axes, (label, graph) in zip(plt.gcf().axes, graphs.items(), strict=True):
+        assert axes.get_xlabel() == label
+        assert len(axes.lines) == sum(map(len, graph.values())) / 2
+        assert sum(len(marks.get_offsets()) for marks in axes.collections) == len(graph)
