@@ -20,7 +20,7 @@ def whole(low, high):
 
 def amount(low, high):
     """The source of a number, whole or not."""
-    return source(st.integers(int(low), int(high)) | st.floats(low, high))
+    return source(st.integers(int(low), int(high)) | st.floats(low, high, allow_subnormal=False))
 
 
 def choice(*values):
@@ -112,11 +112,57 @@ NAMES = {
     "durations": st.fixed_dictionaries({"forward": DURATION, "input_grad": DURATION}),
     "peak|flops_per_second": source(st.floats(1e12, 1e16)),
     "seconds|.*_seconds": source(st.floats(1e-6, 1e6)),
+    "collective": choice("all_reduce", "all_reduce", "broadcast"),
+    "algorithm|one|other": choice(
+        "ring", "binomial_tree", "binomial_tree", "double_tree", "scatter_all_gather"
+    ),
+    "pieces|parts|element_size": choice(1, 1, 2, 5),
+    "α_intra|α_inter": source(st.floats(0, 1e-3)),
+    "β_intra|β_inter": source(st.floats(1e-13, 1e-8)),
+    "nodes": choice(1, 2, 4, 8, 16),
+    "ranks_per_node": choice(1, 2, 4, 8),
+    "sends": choice("posted", "paired", "blocking"),
+    "dtype": choice("bf16", "fp16", "fp32", "fp8"),
+    "mesh": choice(
+        (("tp", 2), ("cp", 1), ("pp", 4), ("dp", 8)),
+        (("tp", 8), ("cp", 2), ("pp", 2), ("dp", 1)),
+        (("dp", 4), ("pp", 2), ("tp", 4)),
+    ),
+    "levels": choice(8, 4).map(
+        lambda node: (
+            f"(topology.Level('node', {node}, 1e-6, 3e11, 1), topology.Level('rack', 32, 5e-6, 5e10, 1.5), "
+            "topology.Level('pod', 1024, 1e-5, 2.5e10, 7.0))"
+        )
+    ),
     "accelerator": key_of(table("hardware", "ACCELERATORS")),
     "link": key_of(table("hardware", "LINKS")),
 }
 # A parameter that means something else in one function: "module.function.parameter".
 HERE = {
+    "hardware.by_name.records": st.just("[hardware.LINKS['nvlink-4'], hardware.LINKS['pcie-5']]"),
+    "hardware.(accelerator|peak|ridge).name": key_of(table("hardware", "ACCELERATORS")),
+    "hardware.link.name": key_of(table("hardware", "LINKS")),
+    "hardware.(pcie|network).(generation|gigatransfers|gigabits)": whole(1, 800),
+    "hardware.(pcie|network).(name|source|date)": choice("2024", "a card"),
+    "collectives.Cost.then.other": st.just("collectives.ring_all_gather(1000, 4)"),
+    "topology.traffic.sizes": choice({"tp": 2, "pp": 2}, {"tp": 4, "cp": 2, "dp": 3}, {}),
+    "topology.fat_tree.*.(ports|oversubscription)": choice(4, 8, 2, 1),
+    "topology.fat_tree_switches.hosts": choice(16, 128, 27648),
+    "topology.(rail|rail_graph).units": choice(1, 2),
+    "topology.dragonfly.*.(routers|hosts_per_router|global_links)": choice(2, 4, 1, 3),
+    "topology.torus.*.sides": st.lists(whole(1, 4), min_size=1, max_size=3),
+    "topology.groups.axes": choice("tp", "pp", ("tp", "dp"), "dp"),
+    "topology.(place|layout_seconds).options": st.fixed_dictionaries({"sequence": choice(8)}),
+    "topology.(place|layout_seconds).mesh": choice(
+        (("tp", 2), ("cp", 1), ("pp", 1), ("dp", 8)), (("tp", 4), ("pp", 2), ("dp", 3))
+    ),
+    "topology.ring_bandwidth.all_groups": choice([(0, 1), (2, 3)], [(0, 8, 16), (1, 9, 17)]),
+    "topology.spans.group": choice((0, 1), (0, 8), (5, 100)),
+    "topology.(cut|distances).graph": st.just("topology.torus_graph(2, 2)"),
+    "topology.distances.source": choice(("host", 0, 0), ("host", 1, 0)),
+    "topology.cut.one_half": st.just("[('host', 0, 0), ('host', 0, 1)]"),
+    ".*kept_for_weight_grad": choice(0, 0.5, 1.0),
+    "memory.*.rank": choice(0, 0, 1, 3),
     "memory.in_flight.schedule": choice("1f1b", "gpipe"),
     "memory.kept_bytes.(first|last)": choice(False, True),
     "inputs.*.name|inputs.*.of_name": choice("stages", "α"),
@@ -132,8 +178,17 @@ HERE = {
     "transformer.llama.sequence": choice(8, 8192),
 }
 # What a method is called on: "module.Class".
-OBJECTS = {".*.Timeline": TIMELINE, ".*.Schedule": schedule()}
+OBJECTS = {
+    "simulate.Timeline": TIMELINE,
+    "schedules.Schedule": schedule(),
+    "collectives.Cost": st.just("collectives.ring_all_reduce(1000, 4)"),
+    "collectives.Levels": st.just("collectives.hierarchical_all_reduce(1000, 4, 2)"),
+    "topology.Network": st.just("topology.fat_tree(8, 2)"),
+}
+# Bad arguments; and the parameters whose parts are read in order, about which Python itself complains.
 SPOILED = ["0", "-1", "2.5", "True", "None", "'nonsense'", "float('nan')"]
+
+NOT_SPOILED = ("self", "mesh", "levels", "sizes")
 
 
 def find(patterns, name):
@@ -164,13 +219,16 @@ def call(draw, function, signature):
     """The source of a call: defaults are often left out, one call in eight has a bad one."""
     positional, named, owner = [], [], None
     parameters = list(signature.parameters.values())
-    spoiled = draw(st.sampled_from(parameters)) if parameters and draw(st.integers(0, 7)) == 0 else None
+    scalars = [each for each in parameters if each.name not in NOT_SPOILED]
+    spoiled = draw(st.sampled_from(scalars)) if scalars and draw(st.integers(0, 7)) == 0 else None
     for parameter in parameters:
         if parameter.default is not parameter.empty and parameter is not spoiled and draw(st.booleans()):
             continue
         value = draw(strategy(function, parameter))
         if parameter.name == "self":
             owner = value
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            positional += value
         elif parameter.kind is parameter.VAR_KEYWORD:
             named += [f"{name}={each}" for name, each in value.items()]
         else:

@@ -69,4 +69,4 @@ def test_a_function_gives_the_same(micropython, function):
 
     compare_some()
     values = [answer for answer in answers if "value" in answer]
-    assert len(values) >= 5 or not shape.parameters, f"of {len(answers)} calls {len(values)} were answered"
+    assert len(values) >= 3 or not shape.parameters, f"of {len(answers)} calls {len(values)} were answered"
