@@ -39,7 +39,7 @@ def weights_used(schedule):
             if operation.kind == "F":
                 taken[operation.microbatch, operation.stage] = latest
             version = taken[operation.microbatch, operation.stage]
-            mine.append(Use(operation, version, latest, len({latest, *taken.values()})))
+            mine.append(Use(operation, version, latest, len(set(taken.values()) | {latest})))
             if operation.kind != "F":
                 del taken[operation.microbatch, operation.stage]
                 latest += 1

@@ -51,102 +51,107 @@ def check(schedule, sends="posted"):
         if circle:
             break
         survived = model
-    messages = sum(1 for mine in needs for source in mine if source is not None)
+    messages = sum(1 for mine in needs for result in mine if result is not None)
     return Proof(sum(len(order) for order in schedule.orders), messages, survived)
 
 
-def _at(rank, position, operation):
-    return f"rank {rank}, position {position}, {described(operation)}"
+def _index(kind, microbatch, stage, schedule):
+    """The number of a result: forwards first, then input gradients, then weight gradients."""
+    block = "FBW".index(kind) * schedule.stages * schedule.chunks
+    return (block + stage) * schedule.microbatches + microbatch
+
+
+def _result(index, schedule):
+    """The result with this number, in words."""
+    stage, microbatch = divmod(index, schedule.microbatches)
+    block, stage = divmod(stage, schedule.stages * schedule.chunks)
+    return described(("FBW"[block], microbatch, stage))
 
 
 def _places(schedule):
-    """Where each forward, input gradient and weight gradient is: for each kind, index -> (rank, position)."""
+    """The (rank, position) of each result; raises where one is missing, twice there, or on another rank."""
     microbatches, virtual = schedule.microbatches, schedule.stages * schedule.chunks
-    places = {kind: [None] * (virtual * microbatches) for kind in "FBW"}
+    places = [None] * (3 * virtual * microbatches)
     for rank, order in enumerate(schedule.orders):
-        for position, operation in enumerate(order):
-            kind, microbatch, stage = operation
+        for position, (kind, microbatch, stage) in enumerate(order):
+            at = f"rank {rank}, position {position}"
             if kind not in NAMES or not (0 <= microbatch < microbatches and 0 <= stage < virtual):
                 raise ValueError(
-                    f"rank {rank}, position {position}: {kind!r} of micro-batch {microbatch} on stage {stage} is none "
-                    f"of F, B, W, BW of {microbatches} micro-batches on {virtual} virtual stages"
+                    f"{at}: {kind!r} of micro-batch {microbatch} on stage {stage} is none of F, B, W and BW "
+                    f"of {microbatches} micro-batches on {virtual} virtual stages"
                 )
-            this = stage * microbatches + microbatch
             for part in kind:
-                if places[part][this] is not None:
-                    first, before = places[part][this]
+                index = _index(part, microbatch, stage, schedule)
+                if places[index]:
                     raise ValueError(
-                        f"{_at(rank, position, operation)}: {NAMES[part]} is also at rank {first}, "
-                        f"position {before}"
+                        f"{at}: {_result(index, schedule)} is also at rank {places[index][0]}, "
+                        f"position {places[index][1]}"
                     )
-                places[part][this] = rank, position
-    for kind in "FBW":
-        for this, place in enumerate(places[kind]):
-            missing = described((kind, this % microbatches, this // microbatches))
-            if place is None:
-                raise ValueError(f"no rank has {missing}")
-            if place[0] != places["F"][this][0]:
-                raise ValueError(f"rank {place[0]} has {missing}, rank {places['F'][this][0]} its forward")
+                places[index] = rank, position
+    for index, place in enumerate(places):
+        if not place:
+            raise ValueError(f"no rank has {_result(index, schedule)}")
+        home = places[index % (virtual * microbatches)][0]
+        if place[0] != home:
+            raise ValueError(f"rank {place[0]} has {_result(index, schedule)}, but rank {home} its forward")
     return places
 
 
 def _needs(schedule, places):
-    """For each operation of each rank, the kind and index of the result it needs from another rank, or None.
+    """For each operation the number of the result that it needs from another rank, or None.
 
-    Raises where an operation precedes one of its own rank that it needs.
+    Raises where an operation comes before one of its own rank that it needs.
     """
-    microbatches, count = schedule.microbatches, len(places["F"])
+    microbatches, count = schedule.microbatches, len(places) // 3
     needs = []
     for rank, order in enumerate(schedule.orders):
         mine = []
         for position, operation in enumerate(order):
             kind, microbatch, stage = operation
             this = stage * microbatches + microbatch
-            required = []
             if kind == "F":
-                if stage:
-                    required.append(("F", this - microbatches))
+                required = (this - microbatches,) if stage else ()
             elif kind == "W":
-                required.append(("B", this))
+                required = (count + this,)
+            elif this + microbatches < count:
+                required = (this, count + this + microbatches)
             else:
-                required.append(("F", this))
-                if this + microbatches < count:
-                    required.append(("B", this + microbatches))
+                required = (this,)
             remote = None
-            for part, index in required:
-                home, where = places[part][index]
+            for index in required:
+                home, where = places[index]
                 if home != rank:
-                    remote = part, index
+                    remote = index
                 elif where >= position:
                     raise ValueError(
-                        f"{_at(rank, position, operation)}: needs "
-                        f"{described((part, index % microbatches, index // microbatches))}, "
-                        f"which comes later, at position {where}"
+                        f"rank {rank}, position {position}: {described(operation)} needs "
+                        f"{_result(index, schedule)}, which comes later, at position {where}"
                     )
             mine.append(remote)
         needs.append(mine)
     return needs
 
 
-def _programs(schedule, needs, places, model):
-    """For each rank, its exchanges: lists of (is a send, message, position), each awaited as a whole."""
-    wanted = {source: rank for rank, mine in enumerate(needs) for source in mine if source is not None}
+def _programs(schedule, needs, wanted, model):
+    """For each rank its exchanges, one after the other: lists of (is a send, message, position)."""
     programs = []
     for rank, order in enumerate(schedule.orders):
         program, send = [], []
-        for position, operation in enumerate(order):
-            receive = [(False, needs[rank][position], position)] if needs[rank][position] else []
+        for position, (kind, microbatch, stage) in enumerate(order):
+            message = needs[rank][position]
+            receive = [] if message is None else [(False, message, position)]
             program += [send, receive] if model == "blocking" else [send + receive]
-            kind = operation.kind[0]
-            result = kind, operation.stage * schedule.microbatches + operation.microbatch
-            send = [(True, result, position)] if kind != "W" and result in wanted else []
-        programs.append([exchange for exchange in [*program, send] if exchange])
-    return programs, wanted
+            message = _index(kind[0], microbatch, stage, schedule)
+            send = [(True, message, position)] if message in wanted else []
+        program.append(send)
+        programs.append([exchange for exchange in program if exchange])
+    return programs
 
 
 def _circle(schedule, needs, places, model):
-    """Run the ranks' exchanges; where ranks wait for each other, what each of the circle does, else []."""
-    programs, wanted = _programs(schedule, needs, places, model)
+    """Run the ranks' exchanges; if ranks wait for each other, what each of the circle does, else nothing."""
+    wanted = {index: rank for rank, mine in enumerate(needs) for index in mine if index is not None}
+    programs = _programs(schedule, needs, wanted, model)
     met = {}  # message -> the rank that waits at its one end; None for a send that does not wait
     pending, steps = [0] * len(programs), [0] * len(programs)
     runnable = list(range(len(programs)))
@@ -172,11 +177,9 @@ def _circle(schedule, needs, places, model):
     while rank is not None and rank not in seen:
         for is_send, message, position in programs[rank][steps[rank] - 1]:
             if met.get(message) == rank:
-                kind, index = message
-                peer = wanted[message] if is_send else places[kind][index][0]
-                what = described((kind, index % schedule.microbatches, index // schedule.microbatches))
-                verb = "sends" if is_send else "receives"
-                way = "to" if is_send else "from"
+                peer = wanted[message] if is_send else places[message][0]
+                verb, way = ("sends", "to") if is_send else ("receives", "from")
+                what = _result(message, schedule)
                 seen[rank] = f"rank {rank}, position {position}, {verb} {what} {way} rank {peer}"
                 break
         rank = peer

@@ -10,8 +10,8 @@ from .dualpipe import dualpipe_bubble
 from .zero_bubble import zb_h1_bubble, zb_h2_bubble
 
 FLUSHED = ("gpipe", "one_f_one_b", "looped_bfs", "interleaved")
-WITH_BUBBLE = (*FLUSHED, "pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe")
-WITH_PEAK = (*FLUSHED, "pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipe_v")
+WITH_BUBBLE = FLUSHED + ("pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe")  # noqa: RUF005
+WITH_PEAK = WITH_BUBBLE + ("dualpipe_v",)  # noqa: RUF005
 
 
 def bubble_seconds(
