@@ -1,4 +1,4 @@
-"""Other people's estimators of training memory, beside ours: where they agree, where not, and by which rule."""
+"""Other people's estimators of training memory, beside ours: where they agree, and where they do not."""
 
 import warnings
 
