@@ -194,8 +194,3 @@ def dualpipe_activations(pipeline_stages):
     """The most activations that a rank holds: PP+1 of one stage's (DeepSeek-AI 2024, table 2)."""
     multiple("pipeline_stages", whole("pipeline_stages", pipeline_stages, 2), "directions", 2)
     return pipeline_stages + 1
-
-
-def stages_held(schedule):
-    """For each rank, how many stages' parameters it holds: 2 in DualPipe, as two copies (table 2)."""
-    return tuple(len({operation.stage for operation in order}) for order in schedule.orders)

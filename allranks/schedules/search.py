@@ -53,6 +53,17 @@ def zero_bubble(
     return Schedule("zero_bubble", stages, microbatches, 1, tuple(tuple(order) for order in best.orders))
 
 
+def memory_plateau(stages, forward, input_grad, transfer=0.0):
+    """The memory limit, in M_B, from which on more helps little: ((p-1)(T_B+2T_comm) + pT_F) / T_F.
+
+    So many forwards fit before the first input gradient can come back to the first rank (Qi et al. 2024,
+    section 5.4); about 2p where T_B is near T_F and transfers are short.
+    """
+    whole("stages", stages), quantity("forward", forward, positive=True)
+    quantity("input_grad", input_grad), quantity("transfer", transfer)
+    return ((stages - 1) * (input_grad + 2 * transfer) + stages * forward) / forward
+
+
 class _Plan:
     """The orders so far, and for each rank when it is free, what it holds, and how long it was idle."""
 

@@ -6,13 +6,8 @@ those of one micro-batch on one rank, in any unit of time. Activations are count
 rank: M_B from the start of F to the end of B, then M_W, which is at most M_B, until the end of W.
 """
 
-from collections import namedtuple
-
 from ..inputs import quantity, whole
 from .operations import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Operation, Schedule
-
-LayerFlops = namedtuple("LayerFlops", "forward input_grad weight_grad")
-"""FLOPs of one transformer layer for one micro-batch, pass by pass."""
 
 
 def zb_h1(stages, microbatches):
@@ -145,34 +140,11 @@ def zb_h2_activations(stages, rank, kept=1.0):
     return 2 * stages - 1 - 2 * rank + 2 * rank * kept
 
 
-def _weights(hidden):
-    """Rows and columns of a layer's weights: query, key, value; projection; the two of the feed-forward."""
-    return (hidden, 3 * hidden), (hidden, hidden), (hidden, 4 * hidden), (4 * hidden, hidden)
-
-
-def layer_flops(hidden, sequence, microbatch=1):
-    """FLOPs of the passes of one layer: F sbh(24h+4s), B sbh(24h+8s), W sbh(24h) (Qi et al. 2024, table 1).
-
-    Each product of tokens and a weight costs as much again in B (for the tokens) and in W (for the weight).
-    The two products of attention have no weight: both of their gradients are of B.
-    """
-    whole("hidden", hidden), whole("sequence", sequence), whole("microbatch", microbatch)
-    tokens = sequence * microbatch
-    weights = sum(2 * tokens * rows * columns for rows, columns in _weights(hidden))
-    attention = 2 * (2 * tokens * sequence * hidden)
-    return LayerFlops(weights + attention, weights + 2 * attention, weights)
-
-
-def weight_grad_bytes(hidden, sequence, microbatch=1):
-    """M_W of one layer: 32sbh bytes that W still needs after B (Qi et al. 2024, table 1).
-
-    For each weight its input and the gradient of its output, in 2 bytes an element.
-    """
-    whole("hidden", hidden), whole("sequence", sequence), whole("microbatch", microbatch)
-    return sum(2 * sequence * microbatch * (rows + columns) for rows, columns in _weights(hidden))
-
-
 def kept_for_weight_grad(hidden, heads, sequence):
-    """M_W/M_B of a transformer layer: 32h / (34h + 5as) (Qi et al. 2024, table 1)."""
+    """M_W/M_B of a transformer layer: 32h / (34h + 5as) (Qi et al. 2024, table 1).
+
+    W needs, in 2 bytes an element, the input of each weight and the gradient of its output: 32sbh bytes of
+    the sb(34h + 5as) that a forward leaves.
+    """
     whole("hidden", hidden), whole("heads", heads), whole("sequence", sequence)
     return 32 * hidden / (34 * hidden + 5 * heads * sequence)
