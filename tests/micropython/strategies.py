@@ -108,7 +108,8 @@ NAMES = {
     "α|.*latency": source(st.floats(0, 1e-3)),
     "β": source(st.floats(1e-13, 1e-8)),
     ".*bandwidth": source(st.floats(1e8, 1e13)),
-    "forward|input_grad|weight_grad|transfer": DURATION,
+    "memory_limit": whole(1, 12),
+    "forward|input_grad|weight_grad|transfer|forward_and_backward": DURATION,
     "durations": st.fixed_dictionaries({"forward": DURATION, "input_grad": DURATION}),
     "peak|flops_per_second": source(st.floats(1e12, 1e16)),
     "seconds|.*_seconds": source(st.floats(1e-6, 1e6)),
@@ -162,6 +163,9 @@ HERE = {
     "topology.distances.source": choice(("host", 0, 0), ("host", 1, 0)),
     "topology.cut.one_half": st.just("[('host', 0, 0), ('host', 0, 1)]"),
     ".*kept_for_weight_grad": choice(0, 0.5, 1.0),
+    "schedules.*.name": choice(
+        "gpipe", "one_f_one_b", "interleaved", "pipedream", "zb_h1", "zb_v", "dualpipe"
+    ),
     "memory.*.rank": choice(0, 0, 1, 3),
     "memory.in_flight.schedule": choice("1f1b", "gpipe"),
     "memory.kept_bytes.(first|last)": choice(False, True),
