@@ -7,6 +7,7 @@ import ast
 import html
 import itertools
 import json
+import re
 from collections import Counter, namedtuple
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class Table(namedtuple("Table", "claims papers cited")):
     def _paper(self, paper, claims):
         name = html.escape(self.papers[paper])
         heads = f"\n<tbody data-paper={paper}><tr><th colspan=4 scope=rowgroup class=ar-paper>{name}"
-        places = itertools.groupby(claims, lambda claim: claim.where)
+        places = itertools.groupby(claims, _table)
         return heads + "".join(self._place(*place) for place in places)
 
     def _place(self, where, claims):
@@ -105,6 +106,11 @@ class Errata(namedtuple("Errata", "claims papers")):
                 f"<dd>{html.escape(why)}<ul>{cells}</ul>"
             )
         return f"<dl class='ar-errata'>{''.join(items)}</dl>"
+
+
+def _table(claim):
+    """The place of an entry without its row and column, which its `what` says."""
+    return re.split(", (?:row|column) ", claim.where)[0]
 
 
 def _where(claim):
