@@ -28,6 +28,7 @@ RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}.*)?")
 COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 IMAGE = re.compile(r"image/(png|jpeg|gif|svg\+xml)")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+SVG = "image/svg+xml"
 SAME_IN_NO_OTHER_RUN = {
     "a colour code": COLOUR,
     "a memory address": re.compile(r"\b0x[0-9a-f]{6,}"),
@@ -66,6 +67,8 @@ def normalise(notebook):
 
 
 def _normal_output(output):
+    if SVG in output.get("data", {}):
+        output.data.pop(WIDGET, None)  # an explorer: its picture is stored, its widget lives in a kernel
     if "metadata" in output:
         output.metadata = nbformat.from_dict({k: v for k, v in output.metadata.items() if k in output.data})
     if output.output_type == "stream":
@@ -252,7 +255,11 @@ def no_warnings(cell):
 
 
 def figures_have_text(cell):
-    shows_image = any(IMAGE.fullmatch(kind) for output in cell.outputs for kind in output.get("data", {}))
+    shows_image = any(
+        IMAGE.fullmatch(kind) and "explorer" not in output.metadata.get(kind, {})  # it says its own words
+        for output in cell.outputs
+        for kind in output.get("data", {})
+    )
     alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
     if shows_image and len(alt.strip()) < MIN_ALT_LENGTH:
         yield (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from allranks_book import descriptions, figures, formulas, icons, pages
+from allranks_book import descriptions, explorers, figures, formulas, icons, pages
 
 
 def setup(app) -> dict:
     """Register each concern with Sphinx."""
-    for concern in (descriptions, figures, formulas, icons, pages):
+    for concern in (descriptions, explorers, figures, formulas, icons, pages):
         concern.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}

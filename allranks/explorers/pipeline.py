@@ -1,0 +1,191 @@
+"""Where does a pipeline wait? Schedules as Gantt charts, one above the other on one clock.
+
+Forwards are plain, input gradients striped across, weight gradients striped along; a backward that is not
+split shows both. What is not filled is the bubble. Times and peaks are those of `allranks.simulate`.
+"""
+
+from ..schedules import SCHEDULES
+from ..simulate import simulate
+from .controls import Choice, Integer, Scale, Steps
+from .svg import WIDE, blocks, hatches, legend, line, picture, rectangle, text
+
+TITLE = "Pipeline schedules on a clock"
+
+WORDS = {
+    "gpipe": "GPipe",
+    "looped_bfs": "looped GPipe",
+    "one_f_one_b": "1F1B",
+    "interleaved": "interleaved 1F1B",
+    "pipedream": "PipeDream (asynchronous)",
+    "zb_h1": "ZB-H1",
+    "zb_h2": "ZB-H2",
+    "zb_v": "ZB-V",
+    "zero_bubble": "zero bubble, searched",
+    "dualpipe": "DualPipe",
+    "dualpipe_v": "DualPipeV",
+}
+WITH_CHUNKS = ("interleaved", "looped_bfs")
+TIMES = tuple((each / 4, f"{each / 4:g}") for each in (1, 2, 3, 4, 5, 6, 8, 12))
+LATENCIES = tuple((each, f"{each:g}") for each in (0, 0.05, 0.1, 0.2, 0.3, 0.5, 1))
+NAMES = tuple((name, WORDS.get(name, name)) for name in SCHEDULES)
+
+CONTROLS = (
+    Choice("schedule", "schedule", NAMES, "one_f_one_b"),
+    Choice("beside", "beside it", (("", "nothing"),) + NAMES, "gpipe"),  # noqa: RUF005
+    Integer("stages", "ranks p", 1, 16, 4),
+    Integer("microbatches", "micro-batches m", 1, 64, 8),
+    Integer("chunks", "chunks a rank v", 1, 4, 2),
+    Scale("forward", "forward takes", TIMES, 1.0),
+    Scale("input_grad", "input gradient takes", TIMES, 1.0),
+    Scale("weight_grad", "weight gradient takes", TIMES, 1.0),
+    Scale("transfer", "transfer takes", LATENCIES, 0),
+    Integer("memory_limit", "memory limit", 1, 32, 8),
+    Steps("moment", "moment (0 shows all)", 0),
+)
+MOST_MOMENTS = 240
+LEFT, RIGHT = 54, 62
+
+
+def draw(width, *, schedule, beside, stages, microbatches, chunks, memory_limit, moment, **durations):
+    """The chart of `schedule`, and of `beside` below it."""
+    timelines = []
+    for name in (schedule, beside) if beside else (schedule,):
+        made = make(name, stages, microbatches, chunks, memory_limit, durations)
+        timelines.append((name, simulate(made, **durations)))
+    end = max(timeline.makespan for _, timeline in timelines)
+    briefest = min(durations["forward"], durations["input_grad"], durations["weight_grad"])
+    steps = min(MOST_MOMENTS, int(end / briefest + 0.999))
+    until = end * min(moment, steps) / steps if moment else None
+    share = durations["input_grad"] / (durations["input_grad"] + durations["weight_grad"])
+    top, marks, words = 0, [hatches(f"pipeline-{width}")], []
+    for name, timeline in timelines:
+        drawn, top = chart(name, timeline, top, width, end, until, share)
+        marks += drawn
+        words.append(said(name, timeline, until))
+    entries = (
+        ("forward", "forward", False),
+        ("backward-input", "input gradient", True),
+        ("backward-weight", "weight gradient", True),
+        ("idle", "bubble", False),
+    )
+    drawn, height = legend(LEFT, top + 18, width - LEFT, entries, f"pipeline-{width}")
+    idle = [] if {schedule, beside} & set(WITH_CHUNKS) else ["chunks"]
+    if "zero_bubble" not in (schedule, beside):
+        idle.append("memory_limit")
+    return {
+        "svg": picture(width, top + 10 + height, marks, drawn),
+        "text": " ".join(words),
+        "steps": steps + 1,
+        "idle": idle,
+    }
+
+
+def make(name, stages, microbatches, chunks, memory_limit, durations):
+    """The schedule `name` with what it takes."""
+    if name in WITH_CHUNKS:
+        return SCHEDULES[name](stages, microbatches, chunks)
+    if name == "zero_bubble":
+        return SCHEDULES[name](stages, microbatches, memory_limit, **durations)
+    return SCHEDULES[name](stages, microbatches)
+
+
+def chart(name, timeline, top, width, end, until, share):
+    """The marks of one Gantt chart below `top`, and where the next can begin.
+
+    share: the part of a backward that is input gradient.
+    """
+    stages = timeline.schedule.stages
+    row = 26 if stages <= 4 else 20 if stages <= 8 else 15
+    scale = (width - LEFT - RIGHT) / end
+    marks = [text(0, top + 16, WORDS.get(name, name), bold=True)]
+    marks.append(
+        text(width, top + 16, "holds" if until is not None else "holds at most", "end", 12, "ink-soft")
+    )
+    top += 24
+    paths = {"forward": [], "backward-input": [], "backward-weight": []}
+    numbers = []
+    for rank in range(stages):
+        y = top + rank * row
+        marks.append(text(LEFT - 8, y + row / 2 + 4, f"rank {rank}", "end", 12, "ink-soft"))
+        marks.append(rectangle(LEFT, y, timeline.makespan * scale, row - 2, "idle"))
+        bars(timeline, rank, y, row - 2, scale, until, share, paths, numbers)
+        held = timeline.peak_activations[rank] if until is None else holding(timeline, rank, until)
+        marks.append(text(width - RIGHT + 8, y + row / 2 + 4, f"{held:.3g}", size=12))
+    for kind, found in paths.items():
+        mark = None if kind == "forward" else f"pipeline-{width}"
+        marks.append(blocks("".join(found), kind, mark))
+    marks += numbers
+    bottom = top + stages * row
+    marks += clock(bottom, end, scale, width)
+    if until is not None:
+        x = LEFT + until * scale
+        marks.append(line(x, top - 4, x, bottom + 4, "ink", 1.5))
+    return marks, bottom + 26
+
+
+def bars(timeline, rank, y, height, scale, until, share, paths, numbers):
+    """Append the bars of one rank to `paths`, and to `numbers` its micro-batches where they fit."""
+    starts, ends = timeline.starts[rank], timeline.ends[rank]
+    forward, input_grad, weight_grad = paths["forward"], paths["backward-input"], paths["backward-weight"]
+    for (kind, microbatch, _), start, stop in zip(timeline.schedule.orders[rank], starts, ends):
+        if until is not None and start >= until:
+            break
+        x, right = LEFT + start * scale, LEFT + stop * scale
+        if kind == "BW":
+            middle = x + (right - x) * share
+            weight_grad.append(bar(middle, y, right - middle, height))
+            right = middle
+        if kind == "W":
+            weight_grad.append(bar(x, y, right - x, height))
+        else:
+            (forward if kind == "F" else input_grad).append(bar(x, y, right - x, height))
+            if right - x >= 13:
+                x = (x + right) / 2
+                numbers.append(text(x, y + height / 2 + 4, microbatch, "middle", 11, "paper", True))
+
+
+def bar(x, y, width, height):
+    """One bar as part of a path, a pixel short so that neighbours stay apart."""
+    tenths = int(width * 10) - (8 if width > 3 else 2)
+    return f"M{int(x * 10) / 10} {y}h{tenths / 10}v{height}h-{tenths / 10}z"
+
+
+def holding(timeline, rank, moment):
+    """How many micro-batches' activations `rank` holds at `moment`."""
+    held = 0
+    for when, level in timeline.activations(rank):
+        if when > moment:
+            break
+        held = level
+    return held
+
+
+def clock(y, end, scale, width):
+    """The time axis below a chart."""
+    step = 1
+    while end / step > (8 if width == WIDE else 4):
+        step = step * 2 if str(step)[0] in "15" else step // 2 * 5
+    marks = [line(LEFT, y, LEFT + end * scale, y)]
+    for tick in range(0, int(end) + 1, step):
+        x = LEFT + tick * scale
+        marks.append(line(x, y, x, y + 4))
+        marks.append(text(x, y + 16, str(tick), "middle", 11, "ink-soft"))
+    return marks
+
+
+def said(name, timeline, until):
+    """The numbers of one chart in words."""
+    schedule = timeline.schedule
+    held = ", ".join(f"{each:.3g}" for each in timeline.peak_activations)
+    sentence = (
+        f"{WORDS.get(name, name)} on {schedule.stages} ranks with {schedule.microbatches} micro-batches "
+        f"takes {timeline.makespan:.4g}, of which {100 * timeline.bubble_of_total:.1f} % is bubble "
+        f"({100 * timeline.bubble_of_ideal:.1f} % of the ideal {timeline.ideal:.4g}; "
+        f"zero-bubble rate {100 * timeline.zero_bubble_rate:.1f} %): "
+        f"{timeline.ideal / timeline.makespan:.2f} of the ideal throughput. "
+        f"The ranks hold at most {held} micro-batches."
+    )
+    if until is not None:
+        now = ", ".join(f"{holding(timeline, rank, until):.3g}" for rank in range(schedule.stages))
+        sentence += f" At {until:.4g} they hold {now}."
+    return sentence

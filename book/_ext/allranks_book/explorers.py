@@ -1,0 +1,225 @@
+"""How does an explorer come alive in a page that has no kernel? With the same Python, in MicroPython.
+
+A notebook stores an explorer's picture, and in the picture's metadata its name and settings. Here it
+becomes a figure with native controls; `explorers.js` calls `allranks.explorers.draw` in an interpreter that
+it starts in a worker. Interpreter and Python files travel as scripts, `_static/explorers/*.js`: pages opened
+from a disk may load scripts, but neither modules nor data.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import html
+import json
+import zlib
+from pathlib import Path
+from typing import ClassVar
+
+from docutils import nodes
+from myst_nb.core.render import MimeRenderPlugin, load_mime_renders
+
+from allranks import explorers
+from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
+from allranks.explorers.svg import NARROW
+
+SVG = "image/svg+xml"
+ROOT = Path(__file__).resolve().parents[3]
+INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
+PACKAGE = ROOT / "allranks"
+FRAME = ("__init__", "page", "controls", "svg")
+
+
+# ---- the figure ----
+
+
+class ExplorerFigure(MimeRenderPlugin):
+    """Show a stored explorer: its first picture and words for everyone, its controls where scripts run."""
+
+    mime_priority_overrides: ClassVar = [("html", SVG, 6)]
+
+    @staticmethod
+    def handle_mime(renderer, data, inline):
+        """The figure as raw HTML, or None for a picture that is no explorer."""
+        about = data.output_metadata.get(SVG, {}) if data.mime_type == SVG and not inline else {}
+        if "explorer" not in about:
+            return None
+        renderer.add_js_file("explorers", "explorers.js", {"defer": "defer"})
+        figure = figure_html(about["explorer"], about["settings"], data.content)
+        return [nodes.raw(text=figure, format="html", classes=["output"])]
+
+
+def figure_html(name: str, given: dict, picture: str) -> str:
+    """A `<figure>`: the controls, the picture for a page and for a phone, and its words."""
+    module = explorers.explorer(name)
+    chosen = settings(module.CONTROLS, given)
+    shown = explorers.draw(name, chosen)
+    narrow = explorers.draw(name, chosen, NARROW)["svg"]
+    controls = "".join(
+        control_html(name, control, chosen[control.name], shown) for control in module.CONTROLS
+    )
+    about = f'role="img" aria-label="{html.escape(module.TITLE)}"'
+    values = {
+        control.name: [value for value, _ in control.options]
+        for control in module.CONTROLS
+        if isinstance(control, (Choice, Scale))
+    }
+    stored = json.dumps({"start": chosen, "values": values}, separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}">'
+        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}'
+        '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
+        '<button type="button" data-do="copy">Copy link</button></div></form>'
+        f'<div class="ar-picture ar-wide" {about}>{picture}</div>'
+        f'<div class="ar-picture ar-narrow" {about}>{narrow}</div>'
+        f'<figcaption aria-live="polite">{html.escape(shown["text"])}</figcaption>'
+        f'<script type="application/json">{stored}</script></figure>'
+    )
+
+
+def control_html(explorer: str, control, value, shown: dict) -> str:
+    """A native control with its label, at `value`, and the place where a refusal of it is explained."""
+    place = f"{explorer}-{control.name}"
+    idle = " disabled" if control.name in shown.get("idle", ()) else ""
+    name = f'id="{place}" name="{control.name}" aria-describedby="{place}-refusal"{idle}'
+    if isinstance(control, Choice):
+        options = "".join(
+            f'<option value="{i}"{" selected" if option == value else ""}>{html.escape(words)}</option>'
+            for i, (option, words) in enumerate(control.options)
+        )
+        body = f"<select {name}>{options}</select>"
+    elif isinstance(control, Toggle):
+        body = f'<input type="checkbox" {name}{" checked" if value else ""}>'
+    else:
+        low, high, position, words = _range(control, value, shown)
+        kind = ' data-kind="steps"' if isinstance(control, Steps) else ""
+        all_words = ""
+        if isinstance(control, Scale):
+            listed = json.dumps([said for _, said in control.options], ensure_ascii=False)
+            all_words = f' data-words="{html.escape(listed)}"'
+        body = (
+            f'<input type="range" {name} min="{low}" max="{high}" value="{position}"{kind}{all_words}>'
+            f'<output for="{place}">{html.escape(words)}</output>'
+        )
+        if isinstance(control, Steps):
+            body += (
+                '<span class="ar-play">'
+                '<button type="button" data-do="back" aria-label="One step back">‹</button>'
+                '<button type="button" data-do="play" aria-pressed="false">Play</button>'
+                '<button type="button" data-do="on" aria-label="One step on">›</button></span>'
+            )
+    return (
+        f'<div class="ar-control ar-{type(control).__name__.lower()}"><label for="{place}">'
+        f"{html.escape(control.label)}</label>{body}"
+        f'<span class="ar-refusal" id="{place}-refusal" role="alert"></span></div>'
+    )
+
+
+def _range(control, value, shown):
+    if isinstance(control, Integer):
+        return control.low, control.high, value, str(value)
+    if isinstance(control, Steps):
+        return 0, max(value, shown.get("steps", 1) - 1), value, str(value)
+    position = [option for option, _ in control.options].index(value)
+    return 0, len(control.options) - 1, position, control.options[position][1]
+
+
+# ---- the interpreter ----
+
+
+def python_files(name: str) -> dict[str, str]:
+    """Path → source, without comments and docstrings, of every Python file that the explorer `name` needs."""
+    files, wanted = (
+        {"allranks/__init__.py": ""},
+        [PACKAGE / "explorers" / f"{each}.py" for each in (*FRAME, name)],
+    )
+    while wanted:
+        path = wanted.pop()
+        key = path.relative_to(ROOT).as_posix()
+        if key not in files:
+            source = path.read_text(encoding="utf-8")
+            files[key] = bare(source)
+            wanted += [needed for module in imports(ast.parse(source), path) for needed in found_at(module)]
+    return files
+
+
+def imports(tree: ast.Module, path: Path):
+    """The module files or package folders of ours that a source at `path` imports when it is loaded."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1]
+            if node.module:
+                yield base.joinpath(*node.module.split("."))
+            else:
+                yield from (base / alias.name for alias in node.names)
+
+
+def found_at(module: Path):
+    """The files to load for a module: its file, or its package's `__init__` (which names the others)."""
+    for path in (module.with_suffix(".py"), module / "__init__.py"):
+        if path.exists():
+            yield path
+
+
+def bare(source: str) -> str:
+    """The program of `source`, without its comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not _is_text(each)] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _is_text(node):
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def interpreter() -> str:
+    """MicroPython's loader as a classic script: a worker made from text may be no module everywhere."""
+    source = (INTERPRETER / "micropython.mjs").read_text(encoding="utf-8")
+    for found, replacement in (
+        ("import.meta.url", "self.location.href"),
+        ("export default _createMicroPythonModule;", ""),
+        ("export async function loadMicroPython", "async function loadMicroPython"),
+    ):
+        if found not in source:
+            raise ValueError(f"MicroPython's loader has changed: there is no {found!r} in it any more")
+        source = source.replace(found, replacement)
+    return f"(async()=>{{{source}}})();"
+
+
+def packed(content: bytes) -> str:
+    """`content` compressed (raw deflate) and as base64: what the page unpacks."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return base64.b64encode(deflate.compress(content) + deflate.flush()).decode()
+
+
+def write_scripts(app, exception) -> None:
+    """Write the interpreter, once for the whole book, and one script with the Python of each explorer."""
+    if exception or app.builder.format != "html":
+        return
+    folder = Path(app.outdir) / "_static" / "explorers"
+    folder.mkdir(exist_ok=True)
+    python = {
+        "loader": packed(interpreter().encode()),
+        "machine": packed((INTERPRETER / "micropython.wasm").read_bytes()),
+    }
+    (folder / "python.js").write_text(f"window.allRanksPython={json.dumps(python)};\n", encoding="utf-8")
+    for name in explorers.NAMES:
+        files = packed(json.dumps(python_files(name), ensure_ascii=False).encode())
+        script = f'(window.allRanksExplorers??={{}})["{name}"]="{files}";\n'
+        (folder / f"{name}.js").write_text(script, encoding="utf-8")
+
+
+def setup(app) -> None:
+    """Register the figure with myst-nb, and the script with the build."""
+    renderers = load_mime_renders()
+    if ExplorerFigure not in renderers:
+        renderers.append(ExplorerFigure)
+    app.add_css_file("explorers.css")
+    app.connect("build-finished", write_scripts)

@@ -1,0 +1,252 @@
+// Makes the explorers of a page answer: reads the controls, lets Python draw, shows picture and words.
+// No arithmetic and no drawing here; both are allranks.explorers, run by MicroPython in a worker.
+// A classic script, not a module: browsers refuse modules on pages opened from a disk.
+(() => {
+  const root = document.documentElement;
+  const figures = [...document.querySelectorAll("figure.ar-explorer")];
+  if (!figures.length) return;
+  const phone = matchMedia("(max-width: 560px)");
+
+  // ---- Python ----
+
+  const WORKER = `
+    let python;
+    const start = async (machine) => {
+      const url = URL.createObjectURL(new Blob([machine], { type: "application/wasm" }));
+      python = await self.loadMicroPython({ url, heapsize: 96 * 1024 * 1024 });
+      python.runPython("import sys; sys.path.insert(0, '/')");
+    };
+    const add = (files) => {
+      for (const [path, source] of Object.entries(files)) {
+        const folders = path.split("/").slice(0, -1);
+        folders.forEach((_, i) => { try { python.FS.mkdir("/" + folders.slice(0, i + 1).join("/")); } catch {} });
+        python.FS.writeFile("/" + path, source);
+      }
+      python.runPython("from allranks.explorers.page import answer");
+    };
+    self.onmessage = async ({ data }) => {
+      try {
+        if (data.machine) { await start(data.machine); return postMessage({ ready: true }); }
+        if (data.files) return add(data.files);
+        postMessage({ id: data.id, answer: python.globals.get("answer")(data.question) });
+      } catch (error) { postMessage({ id: data.id, failure: String(error.message || error) }); }
+    };`;
+
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return new Response(stream).arrayBuffer();
+  }
+
+  function load(source) {
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = source;
+      script.onload = resolve;
+      script.onerror = () => reject(new Error("its Python could not be loaded"));
+      document.head.append(script);
+    });
+  }
+
+  const waiting = new Map();
+  let asked = 0;
+  let started;
+  const loaded = {};
+
+  const place = `${root.dataset.content_root}_static/explorers`;
+
+  async function startPython() {
+    if (typeof WebAssembly === "undefined") throw new Error("this browser does not allow WebAssembly");
+    await load(`${place}/python.js`);
+    const [loader, machine] = await Promise.all([window.allRanksPython.loader, window.allRanksPython.machine].map(unpack));
+    const worker = new Worker(URL.createObjectURL(new Blob([loader, "\n", WORKER], { type: "text/javascript" })));
+    await new Promise((resolve, reject) => {
+      worker.onerror = (event) => reject(new Error(event.message || "its Python could not be started"));
+      worker.onmessage = ({ data }) => (data.ready ? resolve() : reject(new Error(data.failure)));
+      worker.postMessage({ machine }, [machine]);
+    });
+    worker.onmessage = ({ data }) => {
+      const { resolve, reject } = waiting.get(data.id);
+      waiting.delete(data.id);
+      if (data.failure) reject(new Error(data.failure));
+      else resolve(JSON.parse(data.answer));
+    };
+    return worker;
+  }
+
+  async function loadExplorer(name) {
+    const [worker] = await Promise.all([(started ??= startPython()), load(`${place}/${name}.js`)]);
+    const files = JSON.parse(new TextDecoder().decode(await unpack(window.allRanksExplorers[name])));
+    worker.postMessage({ files });
+    return worker;
+  }
+
+  async function ask(question) {
+    const worker = await (loaded[question.explorer] ??= loadExplorer(question.explorer));
+    return new Promise((resolve, reject) => {
+      waiting.set(++asked, { resolve, reject });
+      worker.postMessage({ id: asked, question: JSON.stringify(question) });
+    });
+  }
+
+  // ---- one explorer ----
+
+  function explorer(figure) {
+    const name = figure.dataset.explorer;
+    const { start, values } = JSON.parse(figure.querySelector("script").textContent);
+    const form = figure.querySelector("form");
+    const caption = figure.querySelector("figcaption");
+    const controls = [...form.elements].filter((element) => element.name);
+    let given = { ...start };
+    let drawing = false;
+    let again = false;
+    let timer;
+
+    function read(control) {
+      if (control.type === "checkbox") return control.checked;
+      return control.name in values ? values[control.name][Number(control.value)] : Number(control.value);
+    }
+
+    function write(control, value) {
+      if (control.type === "checkbox") control.checked = value;
+      else if (control.name in values) control.value = values[control.name].findIndex((one) => String(one) === String(value));
+      else {
+        if (control.dataset.kind === "steps") control.max = Math.max(Number(control.max), value);
+        control.value = value;
+      }
+      say(control);
+    }
+
+    function say(control) {
+      if (control.type !== "range") return;
+      const words = control.dataset.words ? JSON.parse(control.dataset.words)[Number(control.value)] : control.value;
+      control.nextElementSibling.textContent = words;
+      if (control.dataset.words) control.setAttribute("aria-valuetext", words);
+    }
+
+    function refuse(sentence) {
+      for (const control of controls) {
+        const mine = sentence && (sentence.split(" ")[0] === control.name || (!controls.some((one) => one.name === sentence.split(" ")[0]) && control === controls[0]));
+        figure.querySelector(`#${CSS.escape(control.id)}-refusal`).textContent = mine ? `${sentence}.` : "";
+        control.toggleAttribute("aria-invalid", Boolean(mine));
+      }
+      figure.classList.toggle("ar-stale", Boolean(sentence));
+    }
+
+    async function draw() {
+      if (drawing) { again = true; return; }
+      drawing = true;
+      try {
+        do {
+          again = false;
+          const shown = await ask({ explorer: name, settings: given, narrow: phone.matches });
+          if (again) continue;
+          refuse(shown.refusal);
+          if (!shown.refusal) show(shown);
+        } while (again);
+      } catch (error) {
+        stop();
+        form.inert = true;
+        caption.textContent = `This figure stays as it is: ${error.message}.`;
+      }
+      drawing = false;
+    }
+
+    function show(shown) {
+      figure.querySelector(phone.matches ? ".ar-narrow" : ".ar-wide").innerHTML = shown.svg;
+      if (caption.textContent !== shown.text) caption.textContent = shown.text;
+      for (const control of controls) {
+        control.disabled = (shown.idle ?? []).includes(control.name);
+        if (control.dataset.kind === "steps") control.max = Math.max(Number(control.value), (shown.steps ?? 1) - 1);
+      }
+      figure.classList.add("ar-live");
+      figure.dispatchEvent(new CustomEvent("ar-drawn"));
+    }
+
+    function set(changed) {
+      given = { ...given, ...changed };
+      for (const control of controls) if (control.name in changed) write(control, given[control.name]);
+      draw();
+    }
+
+    function remember() {
+      const differ = Object.keys(given).filter((key) => given[key] !== start[key]);
+      const part = differ.map((key) => `${key}=${encodeURIComponent(given[key])}`).join(",");
+      history.replaceState(null, "", part ? `#explorer-${name}:${part}` : location.pathname.endsWith("/") ? "#" : `#explorer-${name}`);
+    }
+
+    function fromAddress() {
+      const mark = `#explorer-${name}:`;
+      if (!location.hash.startsWith(mark)) return;
+      const found = {};
+      for (const part of location.hash.slice(mark.length).split(",")) {
+        const [key, text] = [part.split("=")[0], decodeURIComponent(part.split("=")[1] ?? "")];
+        const control = controls.find((one) => one.name === key);
+        if (!control) continue;
+        if (control.type === "checkbox") found[key] = text === "true";
+        else if (key in values) found[key] = values[key].find((one) => String(one) === text) ?? text;
+        else found[key] = Number(text);
+      }
+      figure.scrollIntoView({ block: "start" });
+      set({ ...start, ...found });
+    }
+
+    // ---- playing steps ----
+
+    const steps = controls.find((control) => control.dataset.kind === "steps");
+    const play = figure.querySelector('[data-do="play"]');
+
+    function stop() {
+      clearInterval(timer);
+      timer = undefined;
+      if (play) { play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); }
+    }
+
+    function move(by) {
+      const next = Number(steps.value) + by;
+      if (next < 0 || next > Number(steps.max)) return stop();
+      set({ [steps.name]: next });
+    }
+
+    function toggle() {
+      if (timer) return stop();
+      if (Number(steps.value) >= Number(steps.max)) set({ [steps.name]: 0 });
+      timer = setInterval(() => { if (!drawing) move(1); }, 700);
+      play.textContent = "Pause";
+      play.setAttribute("aria-pressed", "true");
+    }
+
+    const actions = {
+      reset: () => { stop(); set(start); remember(); },
+      copy: async (button) => {
+        remember();
+        try { await navigator.clipboard.writeText(location.href); button.textContent = "Copied"; }
+        catch { button.textContent = "In the address bar"; }
+        setTimeout(() => { button.textContent = "Copy link"; }, 1600);
+      },
+      back: () => { stop(); move(-1); remember(); },
+      on: () => { stop(); move(1); remember(); },
+      play: toggle,
+    };
+
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", ({ target }) => { say(target); stop(); set({ [target.name]: read(target) }); });
+    form.addEventListener("change", remember);
+    form.addEventListener("click", ({ target }) => actions[target.dataset.do]?.(target));
+    form.addEventListener("pointerenter", () => ask({ explorer: name, settings: given, narrow: phone.matches }).catch(() => {}), { once: true });
+    addEventListener("hashchange", fromAddress);
+    phone.addEventListener("change", draw);
+    fromAddress();
+    return { near: draw };
+  }
+
+  const nearing = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((one) => one.isIntersecting)) {
+      nearing.unobserve(entry.target);
+      live.get(entry.target).near();
+    }
+  }, { rootMargin: "300px" });
+
+  const live = new Map(figures.map((figure) => [figure, explorer(figure)]));
+  figures.forEach((figure) => nearing.observe(figure));
+})();
