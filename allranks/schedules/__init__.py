@@ -5,6 +5,8 @@ one complete, legal and free of deadlock, `bubble_of_ideal` and its like have th
 `allranks.simulate` plays a schedule.
 """
 
+from collections import OrderedDict
+
 from .asynchronous import pipedream, staleness, stashed_versions, weights_used
 from .check import SENDS, check
 from .closed_forms import bubble_of_ideal, bubble_of_total, bubble_seconds, peak_activations
@@ -14,19 +16,21 @@ from .operations import Operation, Schedule, homes
 from .search import zero_bubble
 from .zero_bubble import zb_h1, zb_h2, zb_v
 
-SCHEDULES = {
-    "gpipe": gpipe,
-    "one_f_one_b": one_f_one_b,
-    "looped_bfs": looped_bfs,
-    "interleaved": interleaved,
-    "pipedream": pipedream,
-    "zb_h1": zb_h1,
-    "zb_h2": zb_h2,
-    "zb_v": zb_v,
-    "zero_bubble": zero_bubble,
-    "dualpipe": dualpipe,
-    "dualpipe_v": dualpipe_v,
-}
+SCHEDULES = OrderedDict(
+    [
+        ("gpipe", gpipe),
+        ("one_f_one_b", one_f_one_b),
+        ("looped_bfs", looped_bfs),
+        ("interleaved", interleaved),
+        ("pipedream", pipedream),
+        ("zb_h1", zb_h1),
+        ("zb_h2", zb_h2),
+        ("zb_v", zb_v),
+        ("zero_bubble", zero_bubble),
+        ("dualpipe", dualpipe),
+        ("dualpipe_v", dualpipe_v),
+    ]
+)
 """Every schedule, name -> function, in teaching order."""
 
 __all__ = [

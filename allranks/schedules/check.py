@@ -172,16 +172,16 @@ def _circle(schedule, needs, places, model):
                     met[message] = rank
                     pending[rank] += 1
             steps[rank] += 1
-    seen = {}
+    ranks, told = [], []
     rank = next((rank for rank, waits in enumerate(pending) if waits), None)
-    while rank is not None and rank not in seen:
+    while rank is not None and rank not in ranks:
+        ranks.append(rank)
         for is_send, message, position in programs[rank][steps[rank] - 1]:
             if met.get(message) == rank:
                 peer = wanted[message] if is_send else places[message][0]
                 verb, way = ("sends", "to") if is_send else ("receives", "from")
                 what = _result(message, schedule)
-                seen[rank] = f"rank {rank}, position {position}, {verb} {what} {way} rank {peer}"
+                told.append(f"rank {rank}, position {position}, {verb} {what} {way} rank {peer}")
                 break
         rank = peer
-    told = list(seen)
-    return [seen[each] for each in told[told.index(rank) :]] if told else []
+    return told[ranks.index(rank) :] if told else []

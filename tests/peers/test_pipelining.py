@@ -77,7 +77,7 @@ def test_one_f_one_b_is_torchs_except_for_its_slip_on_the_last_rank(stages, micr
     mine = ours.one_f_one_b(stages, microbatches).orders
     printed = orders(torch_schedule("Schedule1F1B", stages, microbatches))
     assert printed[:-1] == mine[:-1]
-    # The last rank's forwards are numbered 1 … m instead of 0 … m-1: a plan that torch prints and does not run.
+    # The last rank's forwards are numbered 1 … m, not 0 … m-1: a plan that torch prints and does not run.
     assert printed[-1] == tuple(
         Operation(kind, microbatch + (kind == "F"), stage) for kind, microbatch, stage in mine[-1]
     )
