@@ -71,6 +71,23 @@ def message_times(sizes, seconds, α, β):
     plt.show()
 
 
+def collective_times(sizes, curves, measured=None, ylabel="time"):
+    """Draw times of collectives against the bytes of the message: a line for each algorithm of `curves`.
+
+    `measured` maps the same names to measured times, drawn as points.
+    """
+    plt.figure(figsize=(6, 3.2))
+    looks = zip(("-", "--", "-.", ":"), ("o", "s", "^", "D"))
+    for (name, curve), (style, marker) in zip(curves.items(), looks):
+        (line,) = plt.loglog(sizes, curve, style, label=name.replace("_", " "))
+        if measured:
+            plt.loglog(sizes, measured[name], marker, color=line.get_color())
+    plt.xlabel("size of the message (bytes)")
+    plt.ylabel(ylabel)
+    plt.legend(fontsize="small", title="lines: predicted, points: measured" if measured else None)
+    plt.show()
+
+
 def timeline(bars, unit):
     """Return a Plotly figure of what happened when.
 
@@ -114,29 +131,19 @@ def parts(rows, xlabel):
     plt.show()
 
 
-def link_times(sizes, links):
-    """Draw the seconds of one message of each of `sizes` bytes on `links`, records of `allranks.hardware`."""
-    plt.figure(figsize=(6, 3.2))
-    for link, style in zip(links, itertools.cycle(("-", "--", "-.", ":"))):
-        plt.loglog(sizes, [message_seconds(n, link.α, link.β) for n in sizes], style, label=link.name)
-    plt.xlabel("size of the message (bytes)")
-    plt.ylabel("time of a message (s)")
-    plt.legend()
-    plt.show()
-
-
 HEIGHTS = {"nvlink": -1, "host": 0, "edge": 1, "leaf": 1, "aggregation": 2, "core": 3, "spine": 3}
 
 
 def networks(graphs):
-    """Draw networks side by side; `graphs` maps a label to a graph as `allranks.topology` builds it."""
-    figure, axes = plt.subplots(1, len(graphs), figsize=(3.1 * len(graphs), 2.8), squeeze=False)
-    for ax, (label, graph) in zip(axes[0], graphs.items()):
+    """Draw networks, two in a row; `graphs` maps a label to a graph as `allranks.topology` builds it."""
+    lines = -(-len(graphs) // 2)
+    figure, axes = plt.subplots(lines, 2, figsize=(6, 2.5 * lines), squeeze=False)
+    for ax, (label, graph) in zip(axes.flat, graphs.items()):
         place = _places(graph)
         for one, others in graph.items():
             for other in others:
                 if one < other:
-                    ax.plot(*zip(place[one], place[other]), color="gray", lw=0.7, zorder=1)
+                    ax.plot(*zip(place[one], place[other]), color="gray", lw=0.7, antialiased=False, zorder=1)
         for host, marker in ((True, "o"), (False, "s")):
             nodes = [place[node] for node in graph if (node[0] == "host") == host]
             ax.scatter(*zip(*nodes) if nodes else ([], []), s=16 if host else 30, marker=marker, zorder=2)
@@ -149,8 +156,11 @@ def networks(graphs):
 def _places(graph):
     """Where to draw the nodes of a graph: a torus on a grid, a dragonfly in a circle, others in layers."""
     kinds = {node[0] for node in graph}
-    if kinds == {"host"}:  # a little slanted, so that the links around do not hide the others
-        return {(kind, x, y): (x + 0.15 * y, y + 0.15 * x) for kind, x, y in graph}
+    if kinds == {"host"}:  # bent, so that the links around do not hide the others
+        x0, y0 = (max(place) / 2 for place in zip(*(node[1:] for node in graph)))
+        return {
+            node: (node[1] + 0.2 * (node[2] - y0) ** 2, node[2] + 0.2 * (node[1] - x0) ** 2) for node in graph
+        }
     if "router" in kinds:
         routers = sorted(node for node in graph if node[0] == "router")
         angle = {node: 2 * math.pi * i / len(routers) for i, node in enumerate(routers)}
@@ -162,3 +172,48 @@ def _places(graph):
         nodes = sorted(node for node in graph if node[0] == kind)
         places |= {node: ((i + 0.5) / len(nodes), HEIGHTS[kind]) for i, node in enumerate(nodes)}
     return places
+
+
+def held_over_time(history, marks, capacity=None):
+    """Draw the bytes of each kind, stacked, event by event.
+
+    `history` maps a kind to its bytes at each event, `marks` a label to the event at which it is written;
+    `capacity`, if given, is a line.
+    """
+    figure, axes = plt.subplots(figsize=(6, 3.4))
+    events = range(len(next(iter(history.values()))))
+    layers = axes.stackplot(
+        events, *([n / 1e6 for n in kind] for kind in history.values()), labels=list(history), step="post"
+    )
+    for layer, hatch in zip(layers, ("", "//", "xx", ".."), strict=False):
+        layer.set(hatch=hatch, edgecolor="white", linewidth=0)
+    for label, event in marks.items():
+        axes.axvline(event, color="gray", linestyle=":", linewidth=1)
+        axes.annotate(label, (event, 1.01), xycoords=("data", "axes fraction"), fontsize=8)
+    if capacity is not None:
+        axes.axhline(capacity / 1e6, color="black", linestyle="--", linewidth=1)
+    axes.set(xlabel="event: a tensor more, or less", ylabel="held (MB)", xlim=(0, len(events) - 1))
+    axes.legend(loc="lower right", fontsize=8, reverse=True)
+    figure.tight_layout()
+    plt.show()
+
+
+def parts_by_model(parts, capacity, label):
+    """Draw the bytes of each part of each model on a logarithmic axis, and the capacity of a device.
+
+    `parts` maps a model to a map of parts to bytes; the line at `capacity` bytes carries `label`.
+    """
+    names = list(parts)
+    plt.figure(figsize=(6, 0.42 * len(names) + 1.2))
+    for part, marker in zip(next(iter(parts.values())), "os^Dvx", strict=False):
+        plt.plot([parts[name][part] / 1e9 for name in names], range(len(names)), marker, label=part)
+    plt.axvline(capacity / 1e9, color="black", linestyle="--", linewidth=1)
+    plt.annotate(label, (capacity / 1e9, 1.01), xycoords=("data", "axes fraction"), ha="center", fontsize=8)
+    plt.xscale("log")
+    plt.yticks(range(len(names)), names)
+    plt.gca().invert_yaxis()
+    plt.grid(axis="y", linewidth=0.4)
+    plt.xlabel("GB")
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from allranks import hardware, plots, topology
+from allranks import plots, topology
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +45,15 @@ def test_message_times_are_drawn_in_units_of_the_latency():
     assert line.get_xdata()[0] == pytest.approx(1000)
 
 
+def test_times_of_collectives_are_lines_and_measured_ones_points():
+    curves = {"ring": [3, 4], "double_tree": [2, 9]}
+    plots.collective_times([10, 100], curves, {"ring": [3.5, 4], "double_tree": [2, 8]})
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[3, 4], [3.5, 4], [2, 9], [2, 8]]
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "None", "--", "None"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ring", "double tree"]
+
+
 def test_a_timeline_has_a_bar_for_each_phase_of_each_rank():
     bars = [
         ("rank 0", "forward", 0.0, 0.25),
@@ -64,13 +73,6 @@ def test_parts_stand_end_to_end():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["inside", "across"]
 
 
-def test_link_times_are_those_of_the_model():
-    link = hardware.LINKS["pcie-4"]
-    plots.link_times([1, 10**9], [link])
-    (line,) = plt.gcf().axes[0].lines
-    assert list(line.get_ydata()) == pytest.approx([link.α, link.α + 1e9 / link.bandwidth], rel=1e-4)
-
-
 def test_networks_have_a_line_for_each_link_and_a_mark_for_each_node():
     graphs = {
         "fat tree": topology.fat_tree_graph(4),
@@ -83,3 +85,23 @@ def test_networks_have_a_line_for_each_link_and_a_mark_for_each_node():
         assert axes.get_xlabel() == label
         assert len(axes.lines) == sum(map(len, graph.values())) / 2
         assert sum(len(marks.get_offsets()) for marks in axes.collections) == len(graph)
+
+
+def test_what_is_held_is_stacked_over_the_events():
+    history = {"weights": [2e6, 2e6, 2e6], "activations": [0, 1e6, 3e6]}
+    plots.held_over_time(history, {"forward": 1}, capacity=4e6)
+    (axes,) = plt.gcf().axes
+    assert [layer.get_label() for layer in axes.collections] == ["weights", "activations"]
+    tops = [max(layer.get_paths()[0].vertices[:, 1]) for layer in axes.collections]
+    assert tops == [2, 5]
+    assert [text.get_text() for text in axes.texts] == ["forward"]
+    assert [list(line.get_ydata()) for line in axes.lines[-1:]] == [[4, 4]]
+
+
+def test_parts_of_models_are_points_beside_the_capacity():
+    parts = {"small": {"states": 1e9, "activations": 2e9}, "large": {"states": 3e12, "activations": 4e11}}
+    plots.parts_by_model(parts, 80e9, "80 GB")
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_xdata()) for line in axes.lines[:2]] == [[1, 3000], [2, 400]]
+    assert list(axes.lines[2].get_xdata()) == [80, 80]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["small", "large"]

@@ -33,6 +33,6 @@ def _verdict(test, answer):
         return f"✗ This cannot be checked: {type(error).__name__}: {error}"
 
 
-from allranks.check import gradient_averaging, ranks  # noqa: E402 (they use `exercise`)
+from allranks.check import cost_of_a_collective, gradient_averaging, network, ranks  # noqa: E402 (they use `exercise`)
 
-__all__ = ["exercise", "gradient_averaging", "ranks"]
+__all__ = ["cost_of_a_collective", "exercise", "gradient_averaging", "network", "ranks"]

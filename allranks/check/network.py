@@ -1,0 +1,104 @@
+"""The exercises of the chapter The network."""
+
+import itertools
+
+import torch
+import torch.distributed as dist
+
+from allranks import hardware, launch, topology, transformer
+from allranks.check import exercise
+from allranks.trace import trace
+
+SECONDS = 15.0
+PORTS = 64
+POD, LINK, OVERSUBSCRIPTION = 3072, 50e9, 7
+SIZES = {"tp": 8, "pp": 16, "dp": 128}
+
+
+@exercise
+def two_level(answer):
+    """`answer(t, inside, across)` sums `t` over all ranks: a g-th of it goes through the group `across`."""
+
+    def on_rank(g):
+        rank, p = dist.get_rank(), dist.get_world_size()
+        nodes = [dist.new_group(range(first, first + g)) for first in range(0, p, g)]
+        rails = [dist.new_group(range(place, p, g)) for place in range(g)]
+        dist.barrier()
+        t = torch.arange(24) * (rank + 1)
+        with trace() as counted:
+            total = answer(t, nodes[rank // g], rails[rank % g])
+        return total, [call.nbytes for call in counted.log if call.group_size == p // g]
+
+    for g, nodes in ((2, 4), (4, 2)):
+        p = g * nodes
+        results = launch(on_rank, g, world_size=p, timeout=SECONDS)
+        expected = torch.arange(24) * p * (p + 1) // 2
+        where = f"With {nodes} nodes of {g} ranks"
+        for rank, (total, across) in enumerate(results):
+            assert total is not None, "The function returns nothing yet."
+            assert torch.equal(total, expected), f"{where}, the sum on rank {rank} is not that of all ranks."
+            most = 24 * 8 // g
+            assert sum(across) == most, (
+                f"{where}, rank {rank} reduces {sum(across)} bytes between the nodes; {most} are enough."
+            )
+    return "The sum of all ranks, and between the nodes a g-th of the bytes on each rank."
+
+
+@exercise
+def members(answer):
+    """`answer(rank, t, p, d)` lists the dp group of `rank` in the mesh [tp t, pp p, dp d], tp fastest."""
+    for t, p, d in ((2, 2, 2), (4, 1, 3), (1, 2, 4), (8, 16, 4)):
+        groups = topology.groups((("tp", t), ("pp", p), ("dp", d)), "dp")
+        for group in (groups[0], groups[-1]):
+            rank = group[-1]
+            got = answer(rank, t, p, d)
+            assert got is not None, "The function returns nothing yet."
+            assert sorted(got) == list(group), (
+                f"With t, p, d = {t}, {p}, {d}, rank {rank} is in {list(group)}, not in {sorted(got)}."
+            )
+    return "The ranks t·p apart: they hold the same part of the model."
+
+
+@exercise
+def hosts(answer):
+    """`answer` is how many hosts a fat tree of 64-port switches connects."""
+    assert answer is not None, "Put a number in the place of None."
+    assert answer != PORTS**2 // 2, "That is what two levels reach; the tree has three."
+    expected = topology.fat_tree(PORTS).hosts
+    assert answer == expected, "Not that many: k pods, with k/2 edge switches of k/2 hosts in each."
+    return f"64³/4 = {expected:,} hosts."
+
+
+@exercise
+def leaving(answer):
+    """`answer` is how many GB/s leave a pod of 3,072 GPUs of 50 GB/s with an oversubscription of 7."""
+    assert answer is not None, "Put a number in the place of None."
+    everything = POD * LINK / 1e9
+    assert abs(answer / everything - 1) > 0.01, "So much the GPUs could send; a seventh of it gets out."
+    expected = everything / OVERSUBSCRIPTION
+    assert abs(answer / expected - 1) < 0.01, "3,072 GPUs, 50 GB/s each, divided by 7."
+    return f"{expected:,.0f} GB/s, 7.1 for each GPU if all send out of the pod at once."
+
+
+def _machine():
+    """Nodes of 64 with NVLink 5, and a network of 400 Gbit/s with full bisection."""
+    nvlink, network = hardware.LINKS["nvlink-5"], hardware.LINKS["roce-400"]
+    return (
+        topology.Level("node", 64, nvlink.α, nvlink.bandwidth, 1),
+        topology.Level("cluster", 24576, network.α, network.bandwidth, 1),
+    )
+
+
+@exercise
+def best_order(answer):
+    """`answer` lists tp, pp and dp, the fastest first, in the order that costs least in nodes of 64."""
+    assert answer is not None, "Put a list in the place of None."
+    assert sorted(answer) == sorted(SIZES), "Each of 'tp', 'pp', 'dp' once, the fastest first."
+    seconds = {}
+    for order in itertools.permutations(SIZES):
+        mesh = [(axis, SIZES[axis]) for axis in order]
+        llama = transformer.PRESETS["llama3-405b"]
+        seconds[order] = topology.layout_seconds(mesh, _machine(), llama, 16, gradient_bytes=4)
+    mine, least = seconds[tuple(answer)], min(seconds.values())
+    assert mine == least, f"{mine:.2f} s a step; there is a better one."
+    return f"{mine:.2f} s a step, and the next best order takes {sorted(seconds.values())[1]:.2f} s."

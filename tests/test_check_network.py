@@ -1,0 +1,63 @@
+"""The checks of the chapter The network say ✓ to right answers and ✗, with a hint, to wrong ones."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from allranks.check import network
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    return capsys.readouterr().out.strip()
+
+
+def two_level(t, inside, across):
+    mine = torch.empty(len(t) // inside.size(), dtype=t.dtype)
+    dist.reduce_scatter_single(mine, t, group=inside)
+    dist.all_reduce(mine, group=across)
+    dist.all_gather_single(t, mine, group=inside)
+    return t
+
+
+def swapped(t, inside, across):
+    return two_level(t, across, inside)
+
+
+def node_only(t, inside, across):
+    dist.all_reduce(t, group=inside)
+    return t
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (two_level, "✓ The sum of all ranks"),
+        (swapped, "rank 0 reduces 384 bytes between the nodes; 96 are enough"),
+        (node_only, "the sum on rank 0 is not that of all ranks"),
+        (lambda t, inside, across: None, "returns nothing yet"),
+    ],
+)
+def test_two_levels(capsys, answer, said):
+    assert said in verdict(capsys, network.two_level, answer)
+
+
+@pytest.mark.parametrize(
+    "one_check, answer, said",
+    [
+        (network.members, lambda rank, t, p, d: [rank % (t * p) + i * t * p for i in range(d)], "✓"),
+        (network.members, lambda rank, t, p, d: list(range(d)), "rank 4 is in [0, 4], not in [0, 1]"),
+        (network.members, None, "✗"),
+        (network.hosts, 65536, "✓ 64³/4 = 65,536 hosts."),
+        (network.hosts, 2048, "✗ That is what two levels reach"),
+        (network.hosts, None, "✗ Put a number"),
+        (network.leaving, 21943, "✓ 21,943 GB/s"),
+        (network.leaving, 153600, "✗ So much the GPUs could send"),
+        (network.best_order, ["tp", "dp", "pp"], "✓ 0.53 s"),
+        (network.best_order, ["tp", "pp", "dp"], "✗ 0.97 s a step; there is a better one."),
+        (network.best_order, ["tp", "tp", "dp"], "✗ Each of"),
+    ],
+)
+def test_one_number_or_list(capsys, one_check, answer, said):
+    printed = verdict(capsys, one_check, answer)
+    assert said in printed and printed.count("\n") == 0
