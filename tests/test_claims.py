@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,62 @@ def test_citations_are_read_from_the_code_of_the_notebooks(tmp_path):
 
 
 # ---- every number that the project set out to reproduce ----
+
+# What these papers print, copied a second time and apart from the ledger's files; formulas are in FORMULAS.
+PUBLISHED = {
+    "rajbhandari2020": """
+        120 31.4 16.6 1.9 24 12
+        120 120 120 2048 2048 2048 16000 16000 16000
+        52.5 41.3 30 896 704 512 7000 5500 4000
+        35.6 21.6 7.5 608 368 128 4750 2875 1000
+        31.4 16.6 1.88 536 284 32 4187 2218 250
+        30.4 15.4 0.47 518 263 8 4046 2054 62.5
+        30.1 15.1 0.12 513 257 2 4011 2013 15.6
+        2B 7.6B 14.4B 128B 4B 15.2B 28.8B 256B 8B 30.4B 57.6B 0.5T
+        16B 60.8B 115.2B 1T 32B 121.6B 230.4B 2T""",
+    "huang2019": """
+        282.2M 785.8M 5.3B 21.0B 83.9B 11.7 8.8 59.5 235.1 937.9 3.15 6.4 50.9 199.9 796.1""",
+    "narayanan2021": """
+        1.7 3.6 7.5 18.4 39.1 76.1 145.6 310.1 529.6 1008.0
+        137 138 142 135 138 140 148 155 163 163
+        44% 44% 46% 43% 44% 45% 47% 50% 52% 52% 34""",
+    "korthikanti2022": "80 64 22B 175B 530B 1T",
+    "grattafiori2024": "430 400 380 43% 41% 38% 3.8e25 4",
+    "micikevicius2018": "2⁻²⁴ 5% 65504",
+    "you2020": """
+        1000k 500k 250k 125k 62k 31k 15.6k 8599 76.19
+        90.720 90.377 90.751 90.548 90.556 90.679 91.460 90.584""",
+    "aji2017": "99 49 22",
+    "lepikhin2021": "600B 2048 4 16 3.6",
+    "shoeybi2019": "8.3B 512 76 77",
+    "goyal2017": "8192 3.2 100 12.8 23.60 23.74",
+    "hoffmann2022": """
+        1.92e19 1.21e20 1.23e22 5.76e23 3.85e24 9.90e24 3.43e25 1.27e26 1.30e28
+        8.0B 20.2B 205.1B 1.5T 3.7T 5.9T 11.0T 21.2T 216.2T""",
+}
+FORMULAS = """
+    zero-os zero-os-g zero-os-g-p zero-volume-0-psi zero-volume-2-psi zero-volume-3-psi
+    narayanan-eq2 narayanan-eq3 narayanan-tensor-parallel-volume
+    korthikanti-layer korthikanti-tensor-parallel korthikanti-sequence-parallel korthikanti-selective
+    korthikanti-selective-sequence-parallel korthikanti-full korthikanti-interleaving
+    zb-table1-f zb-table1-b zb-table1-w zb-table2-1f1b zb-table2-zb-h1 zb-table2-zb-h2
+    zb-table2-1f1b-memory zb-table2-zb-h1-memory zb-table2-zb-h2-memory
+    dualpipe-table2-1f1b-bubble dualpipe-table2-zb1p-bubble dualpipe-table2-dualpipe-bubble
+    dualpipe-table2-dualpipe-parameters dualpipe-table2-dualpipe-activations
+    nccl-busbw-all-reduce nccl-busbw-reduce-scatter nccl-busbw-all-gather nccl-busbw-all-to-all
+    nccl-busbw-broadcast patarasuk-ring thakur-tree-broadcast
+    kv-cache-gpt-3-kib kv-cache-llama-2-7b-kib kv-cache-llama-3-8b-kib kv-cache-llama-3-70b-kib
+    kv-cache-llama-3-405b-kib
+"""
+
+
+@pytest.mark.parametrize("paper", PUBLISHED)
+def test_the_numbers_that_a_paper_is_known_for_are_in_the_ledger(paper):
+    held = Counter(
+        re.sub(r"[, ]", "", claim.printed) for claim in ledger.entries().values() if claim.paper == paper
+    )
+    assert Counter(PUBLISHED[paper].split()) - held == Counter()
+
+
+def test_the_formulas_that_papers_are_known_for_are_in_the_ledger():
+    assert set(FORMULAS.split()) - set(IDS) == set()
