@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allranks.schedules import one_f_one_b
 from allranks.schedules.check import check
 from allranks.schedules.dualpipe import (
     dualpipe,
@@ -62,6 +63,14 @@ def test_with_pairs_played_one_after_the_other_the_bubble_is_that_of_zb_h1_on_ha
     weight_grad = min(w, forward)
     timeline = simulate(dualpipe(2 * half, 4 * half + 2 * more), forward, forward, weight_grad)
     assert timeline.makespan - timeline.ideal == zb_h1_bubble(half, forward, forward, weight_grad)
+
+
+def test_the_papers_b_is_the_whole_backward():
+    """Its ZB1P is (PP-1)(F+B-2W): the ZB-H1 of Qi et al., whose B is the input gradient alone."""
+    stages, forward, backward, weight_grad = 8, 5, 9, 4
+    published = (stages - 1) * (forward + backward - 2 * weight_grad)
+    assert zb_h1_bubble(stages, forward, backward - weight_grad, weight_grad) == published
+    assert zb_h1_bubble(stages, forward, backward, weight_grad) != published
 
 
 @pytest.mark.parametrize("stages", [2, 4, 6, 8])
@@ -123,6 +132,10 @@ def test_a_pair_is_a_forward_and_a_whole_backward_of_another_micro_batch():
         (lambda: dualpipe(4, 9), "microbatches must be a multiple of directions = 2, not 9"),
         (lambda: dualpipe(4, 6), "microbatches must be a whole number of at least 8, not 6"),
         (lambda: dualpipe_v(4, 7), "microbatches must be a whole number of at least 8, not 7"),
+        (
+            lambda: overlapped_idle(one_f_one_b(4, 8), 1, 1, 1, 3),
+            "the name of the schedule must be one of 'dualpipe', 'dualpipe_v', not 'one_f_one_b'",
+        ),
         (lambda: dualpipe_bubble(4, 1, 1, 2, 2), "weight_grad must be a part of backward = 1, not 2"),
     ],
 )

@@ -59,9 +59,16 @@ def test_if_w_is_longer_the_published_bubbles_are_too_small():
     assert (bubble(zb_h2(6, 13), 5, 9, 8), zb_h2_bubble(6, 5, 9, 8)) == (20, -10)
 
 
-def test_a_transfer_adds_to_the_bubble_of_zb_h2_what_the_authors_code_says():
-    times = 29718, 29444, 19927
-    assert bubble(zb_h2(8, 24), *times, 527) == pytest.approx(zb_h2_bubble(8, *times, transfer=527))
+@settings(deadline=None)
+@given(STAGES, st.integers(0, 8), SECONDS, SECONDS, SECONDS, st.floats(0, 1))
+def test_a_transfer_no_longer_than_w_adds_twice_its_time_a_rank_to_zb_h2(
+    stages, more, forward, input_grad, w, part
+):
+    seconds = forward, input_grad, min(w, forward, input_grad)
+    transfer = part * seconds[-1]
+    published = zb_h2_bubble(stages, *seconds, transfer=transfer)
+    schedule = zb_h2(stages, 2 * stages - 1 + more)
+    assert bubble(schedule, *seconds, transfer) == pytest.approx(published, abs=1e-9)
 
 
 @pytest.mark.parametrize("schedule", [zb_h2, zb_v])
@@ -71,6 +78,17 @@ def test_there_is_no_bubble_from_2p_minus_1_micro_batches_on(schedule, stages):
         assert bubble(schedule(stages, microbatches)) == 2 * stages - 1 - microbatches
     for microbatches in range(2 * stages - 1, 3 * stages):
         assert simulate(schedule(stages, microbatches)).zero_bubble_rate == 0
+
+
+@pytest.mark.parametrize("schedule", [zb_h1, zb_h2, zb_v])
+def test_the_bubble_does_not_grow_with_the_micro_batches(schedule):
+    seconds = 4, 5, 3
+    assert bubble(schedule(4, 12), *seconds) == pytest.approx(bubble(schedule(4, 60), *seconds))
+    assert simulate(schedule(4, 400), *seconds).zero_bubble_rate < 0.01
+
+
+def test_zb_h1_pairs_its_messages_as_1f1b_does():
+    assert check(zb_h1(4, 8)).sends == check(one_f_one_b(4, 8)).sends == "paired"
 
 
 def test_a_synchronization_after_the_step_brings_a_bubble_back():
@@ -126,20 +144,29 @@ def test_the_search_gives_legal_schedules_within_the_limit(
 
 
 @settings(deadline=None, max_examples=60)
-@given(STAGES, MICROBATCHES, SECONDS, SECONDS, SECONDS, KEPT)
-def test_the_search_is_never_worse_than_the_schedules_by_hand_if_w_is_the_shortest(
-    stages, microbatches, forward, input_grad, w, kept
+@given(STAGES, st.integers(0, 6), SECONDS, SECONDS, SECONDS, KEPT)
+def test_the_search_is_not_worse_than_the_schedules_by_hand_if_w_is_the_shortest(
+    stages, more, forward, input_grad, w, kept
 ):
+    """From 3p micro-batches on, which the paper calls enough (section 7)."""
     seconds = {"forward": forward, "input_grad": input_grad, "weight_grad": min(w, forward, input_grad)}
+    microbatches = 3 * stages + more
     for by_hand, limit in ((zb_h1, stages), (zb_h2, 2 * stages - 1)):
         searched = zero_bubble(stages, microbatches, limit, **seconds, kept_for_weight_grad=kept)
         assert bubble(searched, **seconds) <= bubble(by_hand(stages, microbatches), **seconds) + 1e-9
 
 
-def test_it_is_a_heuristic_a_schedule_by_hand_can_be_better():
-    seconds = {"forward": 12, "input_grad": 8, "weight_grad": 9}
-    assert bubble(zero_bubble(7, 13, 13, **seconds), **seconds) == 394 - 13 * 29
-    assert bubble(zb_h2(7, 13), **seconds) == 389 - 13 * 29
+@pytest.mark.parametrize(
+    "stages, microbatches, times, kept, searched, by_hand",
+    [(6, 13, (9, 8, 8), 0.5, 334, 330), (7, 13, (12, 8, 9), 1, 394, 389)],
+)
+def test_it_is_a_heuristic_zb_h2_can_be_better(stages, microbatches, times, kept, searched, by_hand):
+    """Of 25,000 random cases with 1 to 16 micro-batches and W the shortest, 6; ZB-H1 never was."""
+    seconds = dict(zip(("forward", "input_grad", "weight_grad"), times))
+    schedule = zero_bubble(stages, microbatches, 2 * stages - 1, **seconds, kept_for_weight_grad=kept)
+    work = microbatches * sum(times)
+    assert bubble(schedule, **seconds) == searched - work
+    assert bubble(zb_h2(stages, microbatches), **seconds) == by_hand - work
 
 
 @pytest.mark.parametrize("stages", range(1, 7))

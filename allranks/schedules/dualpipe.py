@@ -7,7 +7,7 @@ and W, its weight-gradient part, is contained in it, as in that paper; Qi et al.
 gradient alone.
 """
 
-from ..inputs import multiple, quantity, whole
+from ..inputs import multiple, one_of, quantity, whole
 from .operations import BACKWARD, FORWARD, INPUT_GRAD, WEIGHT_GRAD, Operation, Schedule
 
 FIRST, SECOND = 0, 1
@@ -113,6 +113,7 @@ def overlapped_pairs(schedule):
     the middle ranks (in `dualpipe_v`: of the last rank) stay apart, which makes the bubble smaller
     (authors' code).
     """
+    one_of("the name of the schedule", schedule.name, ("dualpipe", "dualpipe_v"))
     pairs = []
     for order in schedule.orders:
         found = [

@@ -14,17 +14,18 @@ def zb_h1(stages, microbatches):
     """ZB-H1: 1F1B whose weight gradients run r micro-batches late on rank r (Qi et al. 2024, section 2.1).
 
     Every rank holds at most `stages` micro-batches, as the first rank of 1F1B does. With fewer
-    micro-batches than stages it is legal, and its bubble larger than `zb_h1_bubble`.
+    micro-batches than stages it is legal, and its bubble larger than `zb_h1_bubble`. In the steady state
+    each rank runs F, B, W in turn, as in the script from which the paper's bubble rates come.
     """
     return _handcrafted("zb_h1", stages, microbatches, 1)
 
 
 def zb_h2(stages, microbatches):
-    """ZB-H2: twice the forwards of ZB-H1 before the first backward, no bubble (Qi et al. 2024, section 2.2).
+    """ZB-H2: twice as many forwards before the first backward as in ZB-H1 (Qi et al. 2024, section 2.2).
 
-    Ranks start and end at different times, each busy from its start to its end; no synchronization may
-    stand between two steps. Every rank holds at most 2p-1 micro-batches. With fewer than 2p-1 of them it is
-    legal, and its bubble larger than `zb_h2_bubble`.
+    For T_F = T_B = T_W there is no bubble: ranks start and end at different times, each busy in between,
+    and no synchronization may stand between two steps. Every rank holds at most 2p-1 micro-batches. With
+    fewer than 2p-1 of them it is legal, and its bubble larger than `zb_h2_bubble`.
     """
     return _handcrafted("zb_h2", stages, microbatches, 2)
 
@@ -113,8 +114,8 @@ def zb_h2_bubble(stages, forward, input_grad, weight_grad, transfer=0.0):
     """Idle time of the rank that is busy longest in ZB-H2: (p-1)(T_F+T_B-2T_W) (Qi et al. 2024, table 2).
 
     It is what `zb_h2` takes for T_W ≤ T_F, T_W ≤ T_B and at least 2p-1 micro-batches, between the first
-    start and the last end of that rank. A transfer of T_comm that others may hide adds 2(p-1)T_comm
-    (authors' code).
+    start and the last end of that rank. Transfers of T_comm ≤ T_W each add 2(p-1)T_comm, as the authors'
+    script asserts.
     """
     _check_durations(stages, forward, input_grad, weight_grad)
     return (stages - 1) * (forward + input_grad - 2 * weight_grad + 2 * quantity("transfer", transfer))
