@@ -7,7 +7,7 @@ split shows both. What is not filled is the bubble. Times and peaks are those of
 from ..schedules import SCHEDULES
 from ..simulate import simulate
 from .controls import Choice, Integer, Scale, Steps
-from .svg import WIDE, blocks, hatches, legend, line, picture, rectangle, text
+from .svg import WIDE, bars, hatches, legend, line, number, picture, rectangle, text
 
 TITLE = "Pipeline schedules on a clock"
 
@@ -102,18 +102,18 @@ def chart(name, timeline, top, width, end, until, share):
         text(width, top + 16, "holds" if until is not None else "holds at most", "end", 12, "ink-soft")
     )
     top += 24
-    paths = {"forward": [], "backward-input": [], "backward-weight": []}
-    numbers = []
+    paths, numbers = ([], [], []), []
     for rank in range(stages):
         y = top + rank * row
         marks.append(text(LEFT - 8, y + row / 2 + 4, f"rank {rank}", "end", 12, "ink-soft"))
         marks.append(rectangle(LEFT, y, timeline.makespan * scale, row - 2, "idle"))
-        bars(timeline, rank, y, row - 2, scale, until, share, paths, numbers)
+        lay(timeline, rank, y + row / 2 - 1, scale, until, share, paths, numbers)
         held = timeline.peak_activations[rank] if until is None else holding(timeline, rank, until)
         marks.append(text(width - RIGHT + 8, y + row / 2 + 4, f"{held:.3g}", size=12))
-    for kind, found in paths.items():
-        mark = None if kind == "forward" else f"pipeline-{width}"
-        marks.append(blocks("".join(found), kind, mark))
+    hatch = f"pipeline-{width}"
+    marks.append(bars(paths[0], row - 2, "forward"))
+    marks.append(bars(paths[1], row - 2, "backward-input", hatch))
+    marks.append(bars(paths[2], row - 2, "backward-weight", hatch))
     marks += numbers
     bottom = top + stages * row
     marks += clock(bottom, end, scale, width)
@@ -123,31 +123,29 @@ def chart(name, timeline, top, width, end, until, share):
     return marks, bottom + 26
 
 
-def bars(timeline, rank, y, height, scale, until, share, paths, numbers):
-    """Append the bars of one rank to `paths`, and to `numbers` its micro-batches where they fit."""
-    starts, ends = timeline.starts[rank], timeline.ends[rank]
-    forward, input_grad, weight_grad = paths["forward"], paths["backward-input"], paths["backward-weight"]
-    for (kind, microbatch, _), start, stop in zip(timeline.schedule.orders[rank], starts, ends):
+def lay(timeline, rank, y, scale, until, share, paths, numbers):
+    """Append the bars of one rank to `paths`, and to `numbers` its micro-batches where they fit.
+
+    y: the middle of the row in pixels. Everything else here is in tenths of a pixel.
+    """
+    forward, input_grad, weight_grad = paths
+    middle, left, scale = f" {number(10 * y)}h", 10 * LEFT, 10 * scale
+    for (kind, microbatch, _), start, stop in zip(
+        timeline.schedule.orders[rank], timeline.starts[rank], timeline.ends[rank]
+    ):
         if until is not None and start >= until:
             break
-        x, right = LEFT + start * scale, LEFT + stop * scale
+        x, right = int(left + start * scale), int(left + stop * scale)
         if kind == "BW":
-            middle = x + (right - x) * share
-            weight_grad.append(bar(middle, y, right - middle, height))
-            right = middle
+            border = int(x + (right - x) * share)
+            weight_grad.append(f"M{border}{middle}{right - border - 8}")
+            right = border
         if kind == "W":
-            weight_grad.append(bar(x, y, right - x, height))
+            weight_grad.append(f"M{x}{middle}{right - x - 8}")
         else:
-            (forward if kind == "F" else input_grad).append(bar(x, y, right - x, height))
-            if right - x >= 13:
-                x = (x + right) / 2
-                numbers.append(text(x, y + height / 2 + 4, microbatch, "middle", 11, "paper", True))
-
-
-def bar(x, y, width, height):
-    """One bar as part of a path, a pixel short so that neighbours stay apart."""
-    tenths = int(width * 10) - (8 if width > 3 else 2)
-    return f"M{int(x * 10) / 10} {y}h{tenths / 10}v{height}h-{tenths / 10}z"
+            (forward if kind == "F" else input_grad).append(f"M{x}{middle}{right - x - 8}")
+            if right - x >= 130:
+                numbers.append(text((x + right) / 20, y + 4, microbatch, "middle", 11, "paper", True))
 
 
 def holding(timeline, rank, moment):

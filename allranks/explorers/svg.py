@@ -38,7 +38,7 @@ def colour(name):
 
 def number(x):
     """A coordinate: at most one decimal."""
-    tenths = round(x * 10)
+    tenths = int(x * 10 + 0.5) if x >= 0 else -int(0.5 - x * 10)  # round() is not the same everywhere
     return f"{tenths // 10}" if tenths % 10 == 0 else f"{tenths / 10:.1f}"
 
 
@@ -102,29 +102,41 @@ def circle(x, y, r, fill="tint", stroke=None, title=None):
 
 
 def hatches(mark):
-    """Patterns for `blocks`: for each kind of work its colour, under stripes of its own.
+    """Patterns for `bars` and `block`: for each kind of work its colour, under stripes of its own.
 
     mark: sets the names apart from those of other pictures of the page.
     """
     stripe = f'style="stroke:{colour("paper")};stroke-opacity:.4;fill:none"'
-    drawn = {
-        "backward-input": f'<path d="M0 8L8 0" stroke-width="1" {stripe}/>',
-        "backward-weight": f'<path d="M0 1H8M0 5H8" stroke-width="1" {stripe}/>',
-        "comm": f'<path d="M0 0L8 8M8 0L0 8" stroke-width="1" {stripe}/>',
-    }
-    patterns = "".join(
-        f'<pattern id="{mark}-{name}" width="8" height="8" patternUnits="userSpaceOnUse">'
-        f'<rect width="8" height="8" style="fill:{colour(name)}"/>{lines}</pattern>'
-        for name, lines in drawn.items()
+    drawn = (
+        ("backward-input", f'<path d="M0 8L8 0" stroke-width="1" {stripe}/>'),
+        ("backward-weight", f'<path d="M0 1H8M0 5H8" stroke-width="1" {stripe}/>'),
+        ("comm", f'<path d="M0 0L8 8M8 0L0 8" stroke-width="1" {stripe}/>'),
     )
-    return f"<defs>{patterns}</defs>"
+    patterns = [
+        f'<pattern id="{mark}-{name}{tenths}" width="8" height="8" patternUnits="userSpaceOnUse"{scaled}>'
+        f'<rect width="8" height="8" style="fill:{colour(name)}"/>{lines}</pattern>'
+        for name, lines in drawn
+        for tenths, scaled in (("", ""), ("-bars", ' patternTransform="scale(10)"'))
+    ]
+    return f"<defs>{''.join(patterns)}</defs>"
 
 
-def blocks(d, fill, mark=None, opacity=None):
-    """Many rectangles as one path `d`, filled with a colour, or with its hatch of the picture `mark`."""
+def block(x, y, width, height, fill, mark=None):
+    """A rectangle in a colour or, with `mark`, under the stripes of the picture's `hatches`."""
     style = f"fill:url(#{mark}-{fill})" if mark else f"fill:{colour(fill)}"
-    style += f";opacity:{opacity}" if opacity is not None else ""
-    return f'<path d="{d}" style="{style}"/>'
+    at = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
+    return f'<rect {at} style="{style}"/>'
+
+
+def bars(pieces, height, fill, mark=None):
+    """Many bars of one height and colour: each piece is "M{x} {y}h{width}", whole tenths of a pixel.
+
+    (x, y) is the middle of a bar's left side. Whole numbers are written faster than decimals, and a page
+    may show thousands of bars.
+    """
+    style = f"stroke:url(#{mark}-{fill}-bars)" if mark else f"stroke:{colour(fill)}"
+    style += f";stroke-width:{number(10 * height)};fill:none"
+    return f'<path transform="scale(.1)" d="{"".join(pieces)}" style="{style}"/>'
 
 
 def legend(x, y, width, entries, mark):
@@ -134,7 +146,7 @@ def legend(x, y, width, entries, mark):
         needed = 24 + 6.6 * len(words) + 14
         if left > x and left + needed > x + width:
             left, top = x, top + 21
-        marks.append(blocks(f"M{number(left)} {number(top - 11)}h18v14h-18z", fill, mark if hatch else None))
+        marks.append(block(left, top - 11, 18, 14, fill, mark if hatch else None))
         marks.append(text(left + 24, top, words, ink="ink-soft"))
         left += needed
     return marks, top - y + 21
