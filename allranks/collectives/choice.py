@@ -73,7 +73,7 @@ TABLE = (  # collective, algorithm, its cost, the bytes each rank sends
 ALGORITHMS = OrderedDict()  # collective: algorithm: (cost, sent); MicroPython's dict has no order
 for collective, algorithm, its_cost, its_sent in TABLE:
     ALGORITHMS.setdefault(collective, OrderedDict())[algorithm] = (its_cost, its_sent)
-BUSES = tuple(ALGORITHMS) + ("in_network_all_reduce",)  # noqa: RUF005 (MicroPython unpacks in calls only)
+BUSES = tuple(ALGORITHMS) + ("in_network_all_reduce",)
 PIPELINED = ("binary_tree", "double_tree", "pipelined_ring")
 POWERS_OF_TWO = (
     ("reduce_scatter", "recursive_halving"),

@@ -55,7 +55,7 @@ def allowed(control, value):
                 return option
         shown = [words for _, words in control.options]
         if len(shown) > 8:
-            shown = shown[:3] + ["…"] + shown[-2:]  # noqa: RUF005  MicroPython has no [*a, *b]
+            shown = shown[:3] + ["…"] + shown[-2:]
         raise ValueError(f"{control.name} must be one of {', '.join(shown)}, not {value}")
     if isinstance(control, Toggle):
         if value is True or value is False:

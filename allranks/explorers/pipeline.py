@@ -31,7 +31,7 @@ NAMES = tuple((name, WORDS.get(name, name)) for name in SCHEDULES)
 
 CONTROLS = (
     Choice("schedule", "schedule", NAMES, "one_f_one_b"),
-    Choice("beside", "beside it", (("", "nothing"),) + NAMES, "gpipe"),  # noqa: RUF005
+    Choice("beside", "beside it", (("", "nothing"),) + NAMES, "gpipe"),
     Integer("stages", "ranks p", 1, 16, 4),
     Integer("microbatches", "micro-batches m", 1, 64, 8),
     Integer("chunks", "chunks a rank v", 1, 4, 2),

@@ -10,8 +10,8 @@ from .dualpipe import dualpipe_bubble
 from .zero_bubble import zb_h1_bubble, zb_h2_bubble
 
 FLUSHED = ("gpipe", "one_f_one_b", "looped_bfs", "interleaved")
-WITH_BUBBLE = FLUSHED + ("pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe")  # noqa: RUF005
-WITH_PEAK = WITH_BUBBLE + ("dualpipe_v",)  # noqa: RUF005
+WITH_BUBBLE = FLUSHED + ("pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe")
+WITH_PEAK = WITH_BUBBLE + ("dualpipe_v",)
 
 
 def bubble_seconds(
@@ -22,7 +22,7 @@ def bubble_seconds(
     gpipe, one_f_one_b: (p-1)(T_F+T_B+T_W); interleaved and looped_bfs 1/v of it, with v = `chunks` (Huang
     et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2; breadth first: at least p micro-batches).
     pipedream: 0 in steady state. zb_h1: (p-1)(T_F+T_B-T_W); zb_h2: (p-1)(T_F+T_B-2T_W); zb_v: 0 if the
-    three are equal (Qi et al. 2024, table 2 and section 6; zb_h2 from each rank's own start to its own
+    three are equal (Qi et al. 2024, table 2 and section 6; zb_h2 and zb_v from each rank's own start to its own
     end). dualpipe: (p/2-1)(F&B+B-3W), where B = T_B+T_W and F&B is `forward_and_backward`, T_F+T_B+T_W if
     left out (DeepSeek-AI 2024, table 2).
     """
