@@ -1,9 +1,9 @@
 """Which order of the split backward is best under a memory limit? The zero-bubble paper's automatic search.
 
 The model is that of zero_bubble.py, with the time of a transfer between neighbouring ranks added. The
-search is the heuristic of Qi et al. 2024, section 3.1, in the variant of the authors' implementation, from
-which the paper's bubble rates (table 5) come: a list scheduler with three yes-or-no choices, run for all
-eight combinations.
+search is the heuristic of Qi et al. 2024, section 3.1, as it is in the authors' script, from which the
+paper's bubble rates (table 5) come: in rounds of one forward and one input gradient a rank, with three
+yes-or-no choices (the paper names two), run for all eight combinations.
 """
 
 from ..inputs import quantity, whole
@@ -41,12 +41,12 @@ def zero_bubble(
     quantity("transfer", transfer)
     if quantity("kept_for_weight_grad", kept_for_weight_grad) > 1:
         raise ValueError(f"kept_for_weight_grad must be a number from 0 to 1, not {kept_for_weight_grad}")
+    durations = forward, input_grad, weight_grad, transfer
     best = None
     for late_first_b in (False, True):
         for skip_forward in (True, False):
             for fill_small_gap in (True, False):
-                plan = _Plan(stages, microbatches, memory_limit, kept_for_weight_grad)
-                plan.durations(forward, input_grad, weight_grad, transfer)
+                plan = _Plan(stages, microbatches, memory_limit, kept_for_weight_grad, durations)
                 plan.fill(late_first_b, skip_forward, fill_small_gap)
                 if best is None or plan.cost() < best.cost():
                     best = plan
@@ -67,9 +67,10 @@ def memory_plateau(stages, forward, input_grad, transfer=0.0):
 class _Plan:
     """The orders so far, and for each rank when it is free, what it holds, and how long it was idle."""
 
-    def __init__(self, stages, microbatches, memory_limit, kept_for_weight_grad):
+    def __init__(self, stages, microbatches, memory_limit, kept_for_weight_grad, durations):
         self.stages, self.microbatches, self.limit = stages, microbatches, memory_limit
         self.kept_for_weight_grad = kept_for_weight_grad
+        self.forward, self.input_grad, self.weight_grad, self.transfer = durations
         self.orders = [[] for _ in range(stages)]
         self.f_ends = [[] for _ in range(stages)]
         self.b_ends = [[] for _ in range(stages)]
@@ -77,10 +78,6 @@ class _Plan:
         self.free = [0] * stages
         self.idle = [0] * stages
         self.most_idle = 0
-
-    def durations(self, forward, input_grad, weight_grad, transfer):
-        self.forward, self.input_grad, self.weight_grad = forward, input_grad, weight_grad
-        self.transfer = transfer
 
     def cost(self):
         starts = [ends[0] - self.forward for ends in self.f_ends]
@@ -130,6 +127,7 @@ class _Plan:
         self.most_idle = max(self.most_idle, self.idle[rank])
 
     def fill(self, late_first_b, skip_forward, fill_small_gap):
+        """Run everything: a rank always keeps a forward ahead of the next rank until it has none left."""
         self.warm_up(late_first_b)
         for _ in range(1, self.microbatches):
             wanted = [self.forward_wanted(rank, skip_forward) for rank in range(self.stages)]
@@ -198,9 +196,9 @@ class _Plan:
         return next_free - self.free[rank] > self.most_idle - self.idle[rank]
 
     def fill_gap(self, rank, until, fill_small_gap):
-        """Run weight gradients until the time `until`; into a gap smaller than one if that is wanted.
+        """Run weight gradients until the time `until`, and into the last gap one that is longer than it.
 
-        It is wanted where the gap would make `rank` the one that idles most.
+        That one only if `fill_small_gap`, or if the gap would make `rank` the one that idles most.
         """
         while self.w_waiting(rank) and self.free[rank] + self.weight_grad <= until:
             self.run_w(rank)
