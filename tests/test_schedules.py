@@ -212,6 +212,7 @@ def test_two_ranks_that_wait_for_each_other_are_found():
             "micro-batch 0 on stage 1, which comes later, at position 2",
         ),
         (0, 0, (Operation("G", 0, 0),), "rank 0, position 0: 'G' of micro-batch 0 on stage 0 is none of"),
+        (0, 0, (Operation("F", 0.5, 0),), "rank 0, position 0: 'F' of micro-batch 0.5 on stage 0 is none of"),
         (0, 0, (Operation("F", 9, 0),), "rank 0, position 0: 'F' of micro-batch 9 on stage 0 is none of"),
         (0, 0, (Operation("F", 0, -1),), "rank 0, position 0: 'F' of micro-batch 0 on stage -1 is none of"),
     ],
@@ -254,12 +255,17 @@ def test_a_backward_before_its_forward_is_named():
         (lambda: schedules.bubble_seconds("gpipe", 4, chunks=2), "chunks is for interleaved and looped_bfs"),
         (lambda: schedules.bubble_seconds("gpipe", 4, forward_and_backward=1), "forward_and_backward is for"),
         (lambda: schedules.bubble_seconds("zb_v", 4, forward=2), "simulate it"),
+        (
+            lambda: schedules.bubble_seconds("zb_h2", 4, weight_grad=1.5),
+            "does not hold for weight_grad = 1.5",
+        ),
         (lambda: schedules.bubble_of_ideal("gpipe", 4, 0), "microbatches must be"),
         (
             lambda: schedules.bubble_of_ideal("gpipe", 4, 2, forward=0, input_grad=0, weight_grad=0),
             "not all be 0",
         ),
         (lambda: schedules.staleness(0), "stages must be"),
+        (lambda: schedules.weights_used(schedules.zb_h1(2, 4)), "zb_h1 splits its backwards"),
     ],
 )
 def test_bad_input_says_what_is_allowed(call, complaint):

@@ -264,7 +264,7 @@ def test_pipedream_in_steady_state_does_not_wait():
 def test_unequal_layers_wait_for_the_slowest_rank():
     timeline = simulate(schedules.one_f_one_b(3, 8), [1, 2, 1], [1, 2, 1], [1, 2, 1])
     assert timeline.ideal == pytest.approx(8 * 12 / 3)
-    # Rank 1 works 8 × 6 s, waits 1 s for the first forward and 1 s for the first gradient; rank 0 ends 2 s later.
+    # Rank 1 works 8 × 6 s and waits 1 s for a forward, 1 s for a gradient; rank 0 ends 2 s later.
     assert timeline.makespan == 1 + 8 * 6 + 1 + 2
 
 

@@ -14,7 +14,8 @@ stricter than the last:
   both its ends free.
 - "paired": between two operations a rank posts the send of the first one's result and the receive for the
   second one together, and waits for both. So do the 1F1B of Megatron-LM and torch (send forward, receive
-  backward).
+  backward). Interleaved 1F1B needs more: Megatron-LM joins the four transfers around a forward and a
+  backward in one call.
 - "blocking": one by one, first the send of a result, then the receive for the next operation. Here 1F1B
   deadlocks: two neighbours, one with a forward to send and one with a gradient, both send.
 """
@@ -75,7 +76,8 @@ def _places(schedule):
     for rank, order in enumerate(schedule.orders):
         for position, (kind, microbatch, stage) in enumerate(order):
             at = f"rank {rank}, position {position}"
-            if kind not in NAMES or not (0 <= microbatch < microbatches and 0 <= stage < virtual):
+            numbers = isinstance(microbatch, int) and isinstance(stage, int)
+            if kind not in NAMES or not (numbers and 0 <= microbatch < microbatches and 0 <= stage < virtual):
                 raise ValueError(
                     f"{at}: {kind!r} of micro-batch {microbatch} on stage {stage} is none of F, B, W and BW "
                     f"of {microbatches} micro-batches on {virtual} virtual stages"

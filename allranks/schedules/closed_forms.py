@@ -22,9 +22,9 @@ def bubble_seconds(
     gpipe, one_f_one_b: (p-1)(T_F+T_B+T_W); interleaved and looped_bfs 1/v of it, with v = `chunks` (Huang
     et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2; breadth first: at least p micro-batches).
     pipedream: 0 in steady state. zb_h1: (p-1)(T_F+T_B-T_W); zb_h2: (p-1)(T_F+T_B-2T_W); zb_v: 0 if the
-    three are equal (Qi et al. 2024, table 2 and section 6; zb_h2 and zb_v from each rank's own start to its own
-    end). dualpipe: (p/2-1)(F&B+B-3W), where B = T_B+T_W and F&B is `forward_and_backward`, T_F+T_B+T_W if
-    left out (DeepSeek-AI 2024, table 2).
+    three are equal (Qi et al. 2024, table 2 and section 6; zb_h2 and zb_v from each rank's own start to its
+    own end). dualpipe: (p/2-1)(F&B+B-3W), where B = T_B+T_W and F&B is `forward_and_backward`, T_F+T_B+T_W
+    if left out (DeepSeek-AI 2024, table 2).
     """
     one_of("name", name, WITH_BUBBLE)
     whole("stages", stages)
@@ -34,10 +34,15 @@ def bubble_seconds(
         raise ValueError(f"forward_and_backward is for dualpipe, not for {name}")
     if name in FLUSHED:
         return (stages - 1) * (forward + input_grad + weight_grad) / chunks
-    if name == "zb_h1":
-        return zb_h1_bubble(stages, forward, input_grad, weight_grad)
-    if name == "zb_h2":
-        return zb_h2_bubble(stages, forward, input_grad, weight_grad)
+    if name in ("zb_h1", "zb_h2"):
+        published = zb_h1_bubble if name == "zb_h1" else zb_h2_bubble
+        bubble = published(stages, forward, input_grad, weight_grad)
+        if bubble < 0:
+            raise ValueError(
+                f"the closed form of {name} does not hold for weight_grad = {weight_grad}, "
+                f"forward = {forward} and input_grad = {input_grad}: simulate it"
+            )
+        return bubble
     if name == "dualpipe":
         if forward_and_backward is None:
             forward_and_backward = forward + input_grad + weight_grad
