@@ -76,7 +76,7 @@ def collective_times(sizes, curves, measured=None, ylabel="time"):
 
     `measured` maps the same names to measured times, drawn as points.
     """
-    plt.figure(figsize=(6, 3.2))
+    plt.figure(figsize=(5.6, 3))
     looks = zip(("-", "--", "-.", ":"), ("o", "s", "^", "D"))
     for (name, curve), (style, marker) in zip(curves.items(), looks):
         (line,) = plt.loglog(sizes, curve, style, label=name.replace("_", " "))
@@ -127,7 +127,7 @@ def parts(rows, xlabel):
         start = [done + amount for done, amount in zip(start, amounts)]
     plt.gca().invert_yaxis()
     plt.xlabel(xlabel)
-    plt.legend()
+    plt.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(names), frameon=False)
     plt.show()
 
 
@@ -143,7 +143,9 @@ def networks(graphs):
         for one, others in graph.items():
             for other in others:
                 if one < other:
-                    ax.plot(*zip(place[one], place[other]), color="gray", lw=0.7, antialiased=False, zorder=1)
+                    ax.plot(
+                        *zip(place[one], place[other]), color="darkgray", lw=1, antialiased=False, zorder=1
+                    )
         for host, marker in ((True, "o"), (False, "s")):
             nodes = [place[node] for node in graph if (node[0] == "host") == host]
             ax.scatter(*zip(*nodes) if nodes else ([], []), s=16 if host else 30, marker=marker, zorder=2)
