@@ -64,10 +64,17 @@ class Claim(
                 apart.append((names, ours))
         if apart:
             names, ours = apart[0]
-            where = ", ".join(f"{name} = {value:,}" for name, value in names.items())
-            return Outcome(False, f"{ours:.4g} at {where}")
-        places = "; ".join(f"{name} = {', '.join(map(str, values))}" for name, values in self.at.items())
-        return Outcome(True, f"equal for {places}")
+            return Outcome(
+                False, f"{ours:.4g} at {'; '.join(f'{k} = {_short(v)}' for k, v in names.items())}"
+            )
+        varied = {name: values for name, values in self.at.items() if len(values) > 1} or self.at
+        places = (f"{name} = {', '.join(map(_short, values))}" for name, values in varied.items())
+        return Outcome(True, f"equal for {'; '.join(places)}")
+
+
+def _short(value):
+    """A value of a letter, for reading: 1024 or 1e+09."""
+    return f"{value}" if isinstance(value, int) and value < 1e6 else f"{value:g}"
 
 
 @functools.cache
