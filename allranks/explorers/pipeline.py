@@ -8,6 +8,7 @@ from ..schedules import SCHEDULES
 from ..simulate import simulate
 from .controls import Choice, Integer, Scale, Steps
 from .svg import WIDE, bars, hatches, legend, line, number, picture, rectangle, text
+from .words import figures, fixed, percent
 
 TITLE = "Pipeline schedules on a clock"
 
@@ -109,7 +110,7 @@ def chart(name, timeline, top, width, end, until, share):
         marks.append(rectangle(LEFT, y, timeline.makespan * scale, row - 2, "idle"))
         lay(timeline, rank, y + row / 2 - 1, scale, until, share, paths, numbers)
         held = timeline.peak_activations[rank] if until is None else holding(timeline, rank, until)
-        marks.append(text(width - RIGHT + 8, y + row / 2 + 4, f"{held:.3g}", size=12))
+        marks.append(text(width - RIGHT + 8, y + row / 2 + 4, figures(held), size=12))
     hatch = f"pipeline-{width}"
     marks.append(bars(paths[0], row - 2, "forward"))
     marks.append(bars(paths[1], row - 2, "backward-input", hatch))
@@ -174,16 +175,16 @@ def clock(y, end, scale, width):
 def said(name, timeline, until):
     """The numbers of one chart in words."""
     schedule = timeline.schedule
-    held = ", ".join(f"{each:.3g}" for each in timeline.peak_activations)
+    held = ", ".join(figures(each) for each in timeline.peak_activations)
     sentence = (
         f"{WORDS.get(name, name)} on {schedule.stages} ranks with {schedule.microbatches} micro-batches "
-        f"takes {timeline.makespan:.4g}, of which {100 * timeline.bubble_of_total:.1f} % is bubble "
-        f"({100 * timeline.bubble_of_ideal:.1f} % of the ideal {timeline.ideal:.4g}; "
-        f"zero-bubble rate {100 * timeline.zero_bubble_rate:.1f} %): "
-        f"{timeline.ideal / timeline.makespan:.2f} of the ideal throughput. "
+        f"takes {figures(timeline.makespan, 4)}, of which {percent(timeline.bubble_of_total)} is bubble "
+        f"({percent(timeline.bubble_of_ideal)} of the ideal {figures(timeline.ideal, 4)}; "
+        f"zero-bubble rate {percent(timeline.zero_bubble_rate)}): "
+        f"{fixed(timeline.ideal / timeline.makespan, 2)} of the ideal throughput. "
         f"The ranks hold at most {held} micro-batches."
     )
     if until is not None:
-        now = ", ".join(f"{holding(timeline, rank, until):.3g}" for rank in range(schedule.stages))
-        sentence += f" At {until:.4g} they hold {now}."
+        now = ", ".join(figures(holding(timeline, rank, until)) for rank in range(schedule.stages))
+        sentence += f" At {figures(until)} they hold {now}."
     return sentence

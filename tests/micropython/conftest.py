@@ -18,13 +18,13 @@ SECONDS = 60
 class MicroPython:
     """A running MicroPython; `ask` sends one request and returns the answer."""
 
-    def __init__(self, heap=64):
+    def __init__(self, heap=64, package=PACKAGE, files=FILES):
         node = shutil.which("node") or shutil.which("node", path=Path(sys.executable).parent)
         if node is None:
             pytest.fail("There is no Node to run MicroPython: `make setup` installs it.", pytrace=False)
         if not (PACKAGE.parent / "node_modules" / "@micropython").exists():
             pytest.fail("MicroPython is not in node_modules: `make setup` installs it.", pytrace=False)
-        command = [node, RUNNER, PACKAGE, str(heap), *FILES]
+        command = [node, RUNNER, package, str(heap), *files]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
