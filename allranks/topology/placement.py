@@ -37,6 +37,8 @@ class Axis(namedtuple("Axis", "axis size level groups on_rail sent bandwidth sec
 
 
 def _checked(levels):
+    if not isinstance(levels, (tuple, list)) or not all(isinstance(each, Level) for each in levels):
+        raise ValueError(f"the levels must be a list of Level, not {levels!r}")
     inner = 1
     for level in levels:
         whole(f"the ranks of level {level.name}", level.ranks, inner)
@@ -55,6 +57,9 @@ def _checked(levels):
 
 
 def _world_size(mesh):
+    pairs = isinstance(mesh, (tuple, list)) and all(isinstance(each, (tuple, list)) for each in mesh)
+    if not pairs or any(len(each) != 2 for each in mesh):
+        raise ValueError(f"the mesh must be a list of pairs (axis, size), not {mesh!r}")
     world_size = 1
     for i, (axis, size) in enumerate(mesh):
         world_size *= whole(f"the size of {axis}", size)
