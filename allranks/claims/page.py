@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .ledger import STATUSES
 
+CELL = re.compile(", (?:row|column) ")
 MEANING = {
     "reproduced": "recomputed and as printed",
     "erratum": "where the paper contradicts itself",
@@ -70,7 +71,7 @@ class Table(namedtuple("Table", "claims papers cited")):
         if claim.why and status in ("erratum", "differs"):
             status = f"<a href='#why-{claim.id}'>{status}</a>"
         return (
-            f"\n<tr id='{claim.id}'{attribute}><td>{html.escape(claim.what)}{used}"
+            f"\n<tr id='{claim.id}'{attribute}><td>{html.escape(_what(claim))}{used}"
             f"<td>{html.escape(claim.printed)}{unit}<td>{ours}<td>{status}"
         )
 
@@ -87,11 +88,10 @@ class Errata(namedtuple("Errata", "claims papers")):
         return [(*key, claims) for key, claims in apart.items()]
 
     def __repr__(self):
-        lines = []
-        for paper, status, why, claims in self.groups():
-            lines.append(f"{self.papers[paper]} ({status}): {why}")
-            lines += [f"  {_where(claim)}: {_both(claim)}" for claim in claims]
-        return "\n".join(lines)
+        return "\n".join(
+            f"{self.papers[paper]}, {len(claims)} × {status}: {why}"
+            for paper, status, why, claims in self.groups()
+        )
 
     def _repr_html_(self):
         items = []
@@ -109,12 +109,17 @@ class Errata(namedtuple("Errata", "claims papers")):
 
 
 def _table(claim):
-    """The place of an entry without its row and column, which its `what` says."""
-    return re.split(", (?:row|column) ", claim.where)[0]
+    """The place of an entry without its row and column."""
+    return CELL.split(claim.where)[0]
+
+
+def _what(claim):
+    """What an entry is about, with those of its row and column that it does not name itself."""
+    return ", ".join([claim.what, *(each for each in CELL.split(claim.where)[1:] if each not in claim.what)])
 
 
 def _where(claim):
-    return f"{claim.where}, {claim.what}"
+    return f"{_table(claim)}, {_what(claim)}"
 
 
 def _both(claim):
