@@ -30,7 +30,7 @@ def weights_used(schedule):
 
     A forward takes the newest version, a backward the one of its forward. The gradient that the backward of
     micro-batch j makes is applied to version `latest` and gives version latest + 1. Its staleness is
-    latest - version: p-1-r on rank r in steady state. At most p-r versions are held: 4, 3, 2, 1 on four ranks.
+    latest - version, p-1-r on rank r in steady state. At most p-r versions are held: 4, 3, 2, 1 of 4 ranks.
     """
     if any(operation.kind not in ("F", "BW") for order in schedule.orders for operation in order):
         raise ValueError(f"{schedule.name} splits its backwards; only a whole one ends with an update")
