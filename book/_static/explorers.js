@@ -131,6 +131,7 @@
         control.toggleAttribute("aria-invalid", Boolean(mine));
       }
       figure.classList.toggle("ar-stale", Boolean(sentence));
+      if (sentence) figure.dispatchEvent(new CustomEvent("ar-refused"));
     }
 
     async function draw() {
@@ -147,7 +148,9 @@
       } catch (error) {
         stop();
         form.inert = true;
-        caption.textContent = `This figure stays as it is: ${error.message}.`;
+        caption.textContent += ` This figure stays as it is: ${error.message}.`;
+        drawing = true;
+        return;
       }
       drawing = false;
     }

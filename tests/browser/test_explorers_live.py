@@ -1,0 +1,266 @@
+"""Every explorer answers in a page as in Python: each control, by keyboard and by mouse, from a disk too."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from urllib.parse import quote
+
+import pytest
+from built_book import ROOT
+
+from allranks import explorers
+from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
+
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+from allranks_book.explorers import figure_html
+
+SAME_PICTURE = """(picture) => {
+    const expected = document.createElement("div");
+    expected.innerHTML = picture;
+    return document.querySelector(".ar-wide").innerHTML === expected.innerHTML;
+}"""
+
+
+def page_of(name, root, given=None):
+    """A page outside the book that holds one explorer and loads the book's styles and scripts."""
+    shown = explorers.draw(name, given or {})
+    static = f"{root}/_static"
+    sheets = "".join(
+        f'<link rel="stylesheet" href="{static}/{each}.css">' for each in ("palette", "explorers")
+    )
+    return (
+        f'<!doctype html><html lang="en" data-theme="light" data-content_root="{root}/"><title>One</title>'
+        f'{sheets}<script defer src="{static}/explorers.js"></script><main><h1>One</h1>'
+        f"{figure_html(name, given or {}, shown['svg'])}</main>"
+    )
+
+
+@pytest.fixture
+def opened(site, tmp_path, open_page):
+    """A function that opens an explorer from the disk and waits until it is live."""
+
+    def open_explorer(name, fragment="", given=None, **options):
+        page = tmp_path / f"{name}.html"
+        page.write_text(page_of(name, site.as_uri(), given), encoding="utf-8")
+        visit = open_page(page.as_uri() + fragment, **options)
+        visit.page.set_default_timeout(15_000)
+        visit.page.set_viewport_size({"width": 1000, "height": 1200})
+        if options.get("java_script_enabled", True):
+            visit.page.locator("figure.ar-live").wait_for()
+        return visit
+
+    return open_explorer
+
+
+def caption(page):
+    return page.locator("figcaption").inner_text()
+
+
+def after(page, act):
+    """Do `act` and wait until the figure has answered: with a picture, or with a refusal."""
+    page.evaluate("""() => {
+        const figure = document.querySelector("figure.ar-explorer");
+        window.answered = new Promise((resolve) => {
+            figure.addEventListener("ar-drawn", resolve, { once: true });
+            figure.addEventListener("ar-refused", resolve, { once: true });
+        });
+    }""")
+    act()
+    page.evaluate("window.answered")
+
+
+def settings_of(page, name):
+    """The settings that the page's controls show."""
+    given = {}
+    for control in explorers.explorer(name).CONTROLS:
+        place = page.locator(f"[name={control.name}]")
+        if isinstance(control, Toggle):
+            given[control.name] = place.is_checked()
+        else:
+            position = int(place.input_value())
+            named = isinstance(control, Choice | Scale)
+            given[control.name] = control.options[position][0] if named else position
+    return given
+
+
+def shows_what_python_says(page, name):
+    given = settings_of(page, name)
+    try:
+        shown = explorers.draw(name, given)
+    except ValueError as refusal:
+        assert f"{refusal}." in page.locator(".ar-refusal:not(:empty)").all_inner_texts()
+        return
+    assert page.locator(".ar-refusal:not(:empty)").count() == 0
+    assert caption(page) == shown["text"]
+    assert page.evaluate(SAME_PICTURE, shown["svg"]), f"another picture than Python's at {given}"
+
+
+@pytest.mark.parametrize("name", explorers.NAMES)
+def test_every_control_answers_to_the_keyboard(name, opened):
+    visit = opened(name)
+    for control in explorers.explorer(name).CONTROLS:
+        place = visit.page.locator(f"[name={control.name}]")
+        if place.is_disabled():
+            continue
+        place.focus()
+        key = (
+            "Space"
+            if isinstance(control, Toggle)
+            else "ArrowDown"
+            if isinstance(control, Choice)
+            else "ArrowRight"
+        )
+        if isinstance(control, Choice) and int(place.input_value()) == len(control.options) - 1:
+            key = "ArrowUp"
+        if isinstance(control, Integer | Scale | Steps) and place.input_value() == place.get_attribute("max"):
+            key = "ArrowLeft"
+        after(visit.page, lambda key=key: visit.page.keyboard.press(key))
+        shows_what_python_says(visit.page, name)
+    assert visit.problems == [] and visit.foreign == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("name", explorers.NAMES)
+def test_every_control_answers_to_the_mouse(name, opened):
+    visit = opened(name)
+    for control in explorers.explorer(name).CONTROLS:
+        place = visit.page.locator(f"[name={control.name}]")
+        if place.is_disabled():
+            continue
+        if isinstance(control, Choice):
+            other = next(i for i in range(len(control.options)) if str(i) != place.input_value())
+            after(visit.page, lambda place=place, other=other: place.select_option(str(other)))
+        else:
+            box = place.bounding_box()
+            where = 0.3 if isinstance(control, Integer | Scale | Steps) else 0.5
+            if isinstance(control, Integer | Scale) and _position(place) < 0.5:
+                where = 0.8
+            point = {"x": box["width"] * where, "y": box["height"] / 2}
+            after(visit.page, lambda place=place, point=point: place.click(position=point))
+        shows_what_python_says(visit.page, name)
+        after(visit.page, visit.page.get_by_role("button", name="Reset").click)
+    shows_what_python_says(visit.page, name)
+    assert settings_of(visit.page, name) == settings(explorers.explorer(name).CONTROLS, {})
+    assert visit.problems == [] and visit.foreign == []
+    visit.page.close()
+
+
+def _position(place):
+    low, high = int(place.get_attribute("min")), int(place.get_attribute("max"))
+    return (int(place.input_value()) - low) / max(high - low, 1)
+
+
+def with_steps():
+    return [n for n in explorers.NAMES if any(isinstance(c, Steps) for c in explorers.explorer(n).CONTROLS)]
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_steps_go_on_and_back_play_and_pause(name, opened):
+    visit = opened(name)
+    page = visit.page
+    step = next(c.name for c in explorers.explorer(name).CONTROLS if isinstance(c, Steps))
+    after(page, page.get_by_role("button", name="One step on").click)
+    assert settings_of(page, name)[step] == 1
+    shows_what_python_says(page, name)
+    after(page, page.get_by_role("button", name="One step back").click)
+    assert settings_of(page, name)[step] == 0
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function(f"Number(document.querySelector('[name={step}]').value) >= 2")
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(300)
+    still = settings_of(page, name)
+    page.wait_for_timeout(900)
+    assert settings_of(page, name) == still
+    assert visit.problems == []
+    page.close()
+
+
+def test_a_link_leads_to_the_setting_it_names(opened):
+    fragment = f"#explorer-pipeline:schedule=zb_h1,stages=6,beside={quote('')}"
+    visit = opened("pipeline", fragment)
+    visit.page.wait_for_function(
+        "document.querySelector('figcaption').textContent.startsWith('ZB-H1 on 6 ranks')"
+    )
+    given = settings_of(visit.page, "pipeline")
+    assert (given["schedule"], given["stages"], given["beside"]) == ("zb_h1", 6, "")
+    shows_what_python_says(visit.page, "pipeline")
+    visit.page.close()
+
+
+def test_the_address_remembers_a_setting_and_forgets_it_on_reset(opened):
+    visit = opened("pipeline")
+    visit.page.locator("[name=stages]").focus()
+    after(visit.page, lambda: visit.page.keyboard.press("ArrowRight"))
+    assert visit.page.url.endswith("#explorer-pipeline:stages=5")
+    after(visit.page, visit.page.get_by_role("button", name="Reset").click)
+    assert "stages" not in visit.page.url
+    visit.page.close()
+
+
+def test_a_setting_that_is_not_allowed_is_explained_beside_its_control_and_keeps_the_picture(opened):
+    visit = opened(
+        "pipeline", given={"schedule": "interleaved", "stages": 4, "microbatches": 8, "beside": ""}
+    )
+    before = visit.page.locator(".ar-wide").inner_html()
+    visit.page.locator("[name=microbatches]").focus()
+    after(visit.page, lambda: visit.page.keyboard.press("ArrowRight"))
+    refusal = visit.page.locator("#pipeline-microbatches-refusal")
+    assert refusal.inner_text().startswith("microbatches must be a multiple of")
+    assert refusal.get_attribute("role") == "alert"
+    assert visit.page.locator(".ar-wide").inner_html() == before
+    visit.page.close()
+
+
+def test_without_scripts_the_first_picture_and_its_words_are_there_and_no_dead_controls(opened):
+    visit = opened("pipeline", java_script_enabled=False)
+    assert visit.page.locator(".ar-wide svg").is_visible()
+    assert caption(visit.page) == explorers.draw("pipeline")["text"]
+    assert not visit.page.locator("form.ar-controls").is_visible()
+    visit.page.close()
+
+
+def test_where_webassembly_is_not_allowed_the_picture_stays_and_a_sentence_says_so(site, tmp_path, open_page):
+    page = tmp_path / "blocked.html"
+    blocked = page_of("pipeline", site.as_uri()).replace(
+        "<title>", "<script>delete window.WebAssembly</script><title>"
+    )
+    page.write_text(blocked, encoding="utf-8")
+    visit = open_page(page.as_uri())
+    visit.page.wait_for_function("document.querySelector('figcaption').textContent.includes('WebAssembly')")
+    assert caption(visit.page).startswith(explorers.draw("pipeline")["text"])
+    assert visit.page.locator(".ar-wide svg").is_visible()
+    visit.page.close()
+
+
+def test_on_a_phone_the_narrow_picture_answers(opened):
+    visit = opened("pipeline")
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    visit.page.locator("[name=stages]").focus()
+    after(visit.page, lambda: visit.page.keyboard.press("ArrowRight"))
+    shown = explorers.draw("pipeline", settings_of(visit.page, "pipeline"), 360)
+    assert (
+        visit.page.locator(".ar-narrow svg").is_visible()
+        and not visit.page.locator(".ar-wide svg").is_visible()
+    )
+    assert visit.page.evaluate(SAME_PICTURE.replace("ar-wide", "ar-narrow"), shown["svg"])
+    visit.page.close()
+
+
+def test_the_interpreter_is_asked_for_once_and_only_when_needed(address, open_page):
+    visit = open_page(address + "notebooks/reference/explorers.html")
+    visit.page.locator("figure.ar-live").first.wait_for()
+    visit.scroll_through()
+    asked = [url for url in visit.requested if url.endswith("explorers/python.js")]
+    assert len(asked) == 1
+    visit.page.close()
+    plain = open_page(address + "book/notation.html")
+    assert not [url for url in plain.requested if "explorers/" in url]
+    plain.page.close()
+
+
+@pytest.mark.parametrize("name", explorers.NAMES)
+def test_what_an_explorer_adds_to_a_page_is_light(name, site):
+    parts = ["explorers.js", "explorers.css", "explorers/python.js", f"explorers/{name}.js"]
+    total = sum(len(gzip.compress((site / "_static" / part).read_bytes(), 9)) for part in parts)
+    assert total <= 260_000, f"{total} bytes"
