@@ -1,0 +1,97 @@
+"""Which layouts of a model fit a machine, and which is the fastest? All of them, priced and sorted."""
+
+from collections import namedtuple
+
+from .. import transformer
+from ..inputs import one_of, quantity
+from ..memory.states import STAGES, ZERO
+from ..transformer import RECOMPUTATION
+from .footprint import least_bytes, memory_of
+from .layouts import layouts
+from .step import parts
+
+OMITTED = (
+    "Matrix products reach the stated share of the peak, whatever their size: small ones reach less.",
+    "Each axis has its links to itself, at their full bandwidth: no congestion, no oversubscription.",
+    "Communication inside the layers and between stages does not overlap with compute.",
+    "Stages wait as if all were as slow as the slowest; schedules are 1F1B and interleaved 1F1B.",
+    "Tokens visit the experts evenly, and none is dropped.",
+    "Norms, activations, the embedding's and the loss's communication, reading data, saving and failures take"
+    " no time.",
+    "Memory has no fragments, no workspace of libraries, and no driver's part: give a smaller capacity.",
+    "Offload, ZeRO within a node only, and mixed layouts of attention and experts are not tried.",
+)
+
+
+class Plan(namedtuple("Plan", "layout memory parts seconds mfu capacity")):
+    """A layout with its price.
+
+    memory: the `memory.Breakdown` of the fullest stage, in bytes a device. parts: the `Parts` of a step.
+    seconds: of a step, their sum. mfu: model FLOPs utilisation. capacity: bytes that a device has.
+    """
+
+    @property
+    def fits(self):
+        return self.memory.total <= self.capacity
+
+    @property
+    def limit(self):
+        """The largest part of a step."""
+        return self.parts.limit
+
+
+def price(
+    model, layout, accelerator, *, capacity=None, sequence_parallel=True, recipe=ZERO, dropout=True,
+    fused=False, **options
+):  # fmt: skip
+    """The `Plan` of one `Layout`, whether it fits or not; the options are those of `plans`."""
+    capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
+    shared = {"sequence_parallel": sequence_parallel, "recipe": recipe}
+    took = parts(model, layout, accelerator, **shared, **options)
+    held = memory_of(model, layout, dropout=dropout, fused=fused, **shared)
+    return _plan(model, layout, held, took, accelerator, capacity, options)
+
+
+def plans(
+    model, accelerator, devices, batch, *, capacity=None, zero_stages=STAGES, recomputations=RECOMPUTATION,
+    chunks=1, at_most=None, sequence_parallel=True, recipe=ZERO, dropout=True, fused=False, **options
+):  # fmt: skip
+    """Every `Plan` of `model` on `devices` devices that fits, the fastest first.
+
+    accelerator: a record such as `hardware.ACCELERATORS` has. batch: sequences of a step. capacity: bytes of
+    a device to fill, None: all of its memory. zero_stages, recomputations, at_most (a dict from axis to
+    size): what to try. chunks: pieces of the model on each rank of a pipeline. sequence_parallel, recipe,
+    dropout, fused: as in `memory.training_bytes`; with fused attention selective recomputation has nothing
+    to drop, and is not tried. Options of `parts`: inside and between (the links), devices_per_node,
+    efficiency, overlap, dtype, order. What the numbers leave out is in `OMITTED`.
+    """
+    capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
+    for each in recomputations:
+        one_of("recomputations", each, RECOMPUTATION)
+    tried = [each for each in RECOMPUTATION if each in recomputations and not (fused and each == "selective")]
+    shared = {"sequence_parallel": sequence_parallel, "recipe": recipe}
+    found, full, known = [], {}, {}
+    for layout in layouts(
+        model, devices, batch, chunks=chunks, sequence_parallel=sequence_parallel, zero_stages=zero_stages,
+        recomputations=tried, at_most=at_most,
+    ):  # fmt: skip
+        # More sequences at once, or less recomputation, never take less memory.
+        mesh, kept = layout[:6], RECOMPUTATION.index(layout.recomputation)
+        if mesh not in full:
+            full[mesh] = -1 if least_bytes(model, layout, recipe, known) <= capacity else len(RECOMPUTATION)
+        if kept <= full[mesh]:
+            continue
+        held = memory_of(model, layout, dropout=dropout, fused=fused, known=known, **shared)
+        if held.total > capacity:
+            full[mesh] = kept
+            continue
+        took = parts(model, layout, accelerator, known=known, **shared, **options)
+        found.append(_plan(model, layout, held, took, accelerator, capacity, options))
+    return sorted(found, key=lambda plan: (plan.seconds, plan.memory.total, plan.layout))
+
+
+def _plan(model, layout, held, took, accelerator, capacity, options):
+    peak = accelerator.peak[options.get("dtype", "bf16")]
+    seconds = took.seconds
+    mfu = transformer.mfu(model, layout.batch, seconds, layout.devices, peak)
+    return Plan(layout, held, took, seconds, mfu, capacity)
