@@ -151,12 +151,12 @@ def test_a_full_fat_tree_has_the_switches_of_its_levels(half):
     assert sum(topology.fat_tree_switches(tree.hosts, 2 * half)) == tree.switches
 
 
-def test_the_balanced_dragonfly_has_the_published_size():
-    """Kim et al. 2008: routers of 64 ports reach more than 256K nodes, three hops apart."""
+def test_routers_of_64_ports_make_a_large_dragonfly():
+    """a = 2p = 2h (Kim et al. 2008, section 3) with p = 16 needs 63 ports; three hops between routers."""
     p = 16
     network = topology.dragonfly(2 * p, p, p)
     assert (p + 2 * p + p - 1 <= 64, network.hosts, network.diameter - 2) == (True, 262656, 3)
-    assert topology.dragonfly(4, 2, 2).hosts == 72  # figure 5
+    assert topology.dragonfly(4, 2, 2).hosts == 72
 
 
 def test_a_torus_of_a_tpu_pod():

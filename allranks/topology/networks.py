@@ -40,7 +40,7 @@ def _mean(hosts_at, hosts):
 
 
 def fat_tree(ports, oversubscription=1):
-    """The fat tree of k-port switches, k = `ports`: k pods, k³/4 hosts (Al-Fares et al. 2008, section 3).
+    """The fat tree of k-port switches, k = `ports`: k pods, k³/4 hosts (Al-Fares et al. 2008, section 2.2).
 
     A pod has k/2 edge switches with k/2 hosts each, and k/2 aggregation switches, each joined with all edge
     switches of its pod; (k/2)² core switches are joined with one aggregation switch of each pod. The tree
