@@ -63,8 +63,8 @@ def test_what_is_counted_adds_up():
     table = claims.table()
     counts = {status: sum(claim.status == status for claim in table.claims) for status in ledger.STATUSES}
     assert sum(counts.values()) == len(IDS)
-    assert table.sentence().startswith(f"{len(IDS)} published numbers of ")
-    assert f" {counts['reproduced']} recomputed and as printed" in table.sentence()
+    assert table.summary().startswith(f"{len(IDS)} published numbers of ")
+    assert f"{counts['reproduced']} recomputed and as printed" in table.summary()
 
 
 def test_importing_the_claims_is_cheap():
@@ -232,7 +232,7 @@ def test_a_wrong_entry_is_named_with_its_file(entry, complaint):
         ("p2020.yaml", "claims: []", "a file has the two fields"),
         ("p2020.yaml", "paper: p2020\nclaims: {}", "`claims` is a list"),
         ("x1999.yaml", "paper: x1999\nclaims: []", "there is no paper 'x1999'"),
-        ("x1999.yaml", "paper: p2020\nclaims: []", "the file of p2020 is called p2020.yaml"),
+        ("x1999.yaml", "paper: p2020\nclaims: []", "a file of p2020 is called p2020.yaml or p2020-"),
         ("p2020.yaml", "paper: p2020\npaper: p2020\nclaims: []", "'paper' is there twice"),
         ("p2020.yaml", "paper: [", "p2020.yaml: while parsing"),
     ],
@@ -241,6 +241,13 @@ def test_a_wrong_file_is_named(name, text, complaint):
     with pytest.raises(ValueError, match="^" + re.escape(name)) as error:
         ledger.read({name: text}, {"p2020": "P (P 2020)"})
     assert complaint in str(error.value)
+
+
+def test_a_paper_may_have_two_files():
+    first = f"paper: p2020\nclaims: [{json.dumps(ENTRY)}]"
+    second = f"paper: p2020\nclaims: [{json.dumps({**ENTRY, 'id': 'two'})}]"
+    found = ledger.read({"p2020-more.yaml": second, "p2020.yaml": first}, {"p2020": "P (P 2020)"})
+    assert {claim.paper for claim in found.values()} == {"p2020"} and len(found) == 2
 
 
 def test_an_id_is_there_once():

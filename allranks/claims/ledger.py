@@ -1,4 +1,4 @@
-"""What does the ledger hold? One YAML file a paper, each of its entries a number that the paper prints.
+"""What does the ledger hold? A YAML file or two for each paper, with an entry for each number it prints.
 
 An entry names the place, the string as printed and an expression over the arithmetic. A `table` is many
 entries, one for each cell, with the ids table-row-column; its expression may name `row` and `column`.
@@ -105,7 +105,7 @@ def read(texts, known_papers):
 
 
 def _place(name, order):
-    key = name.removesuffix(".yaml")
+    key = name.removesuffix(".yaml").partition("-")[0]
     return (order.index(key) if key in order else len(order), name)
 
 
@@ -116,8 +116,8 @@ def _claims(name, text, known_papers):
     paper = content["paper"]
     if paper not in known_papers:
         raise ValueError(f"{name}: there is no paper {paper!r} in papers.yaml (and in book/references.bib)")
-    if name != f"{paper}.yaml":
-        raise ValueError(f"{name}: the file of {paper} is called {paper}.yaml")
+    if name.removesuffix(".yaml").partition("-")[0] != paper:
+        raise ValueError(f"{name}: a file of {paper} is called {paper}.yaml or {paper}-….yaml")
     if not isinstance(content["claims"], list):
         raise ValueError(f"{name}: `claims` is a list")
     for number, entry in enumerate(content["claims"], start=1):

@@ -18,22 +18,22 @@ MEANING = {
     "reproduced": "recomputed and as printed",
     "erratum": "where the paper contradicts itself",
     "differs": "where ours differs from what is printed",
-    "quoted": "quoted, because they are measured or cannot be computed",
+    "quoted": "quoted, because no formula gives them",
 }
 
 
 class Table(namedtuple("Table", "claims papers cited")):
     """Every entry in a row, grouped by paper and place."""
 
-    def sentence(self):
-        """What the table holds, in a sentence with its counts."""
+    def summary(self):
+        """What the table holds, in one sentence of several lines."""
         counts = Counter(claim.status for claim in self.claims)
-        parts = ", ".join(f"{counts[status]} {MEANING[status]}" for status in STATUSES if counts[status])
         papers = len({claim.paper for claim in self.claims})
-        return f"{len(self.claims)} published numbers of {papers} papers: {parts}."
+        lines = [f"{counts[status]} {MEANING[status]}" for status in STATUSES if counts[status]]
+        return f"{len(self.claims)} published numbers of {papers} papers:\n" + ",\n".join(lines) + "."
 
     def __repr__(self):
-        lines = [self.sentence()]
+        lines = [self.summary()]
         for paper, claims in itertools.groupby(self.claims, lambda claim: claim.paper):
             counts = Counter(claim.status for claim in claims)
             shown = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
