@@ -195,7 +195,7 @@ def held_over_time(history, marks, capacity=None):
     if capacity is not None:
         axes.axhline(capacity / 1e6, color="black", linestyle="--", linewidth=1)
     axes.set(xlabel="event: a tensor more, or less", ylabel="held (MB)", xlim=(0, len(events) - 1))
-    axes.legend(loc="lower right", fontsize=8, reverse=True)
+    axes.legend(loc="upper left", fontsize=8, reverse=True)
     figure.tight_layout()
     plt.show()
 
@@ -207,8 +207,10 @@ def parts_by_model(parts, capacity, label):
     """
     names = list(parts)
     plt.figure(figsize=(6, 0.42 * len(names) + 1.2))
-    for part, marker in zip(next(iter(parts.values())), "os^Dvx", strict=False):
-        plt.plot([parts[name][part] / 1e9 for name in names], range(len(names)), marker, label=part)
+    for part, marker in zip(next(iter(parts.values())), "osDv^x", strict=False):
+        sizes = [parts[name][part] / 1e9 for name in names]
+        fill, size = ("full", 6) if marker == "o" else ("none", 8)  # points may lie on one another
+        plt.plot(sizes, range(len(names)), marker, fillstyle=fill, markersize=size, label=part)
     plt.axvline(capacity / 1e9, color="black", linestyle="--", linewidth=1)
     plt.annotate(label, (capacity / 1e9, 1.01), xycoords=("data", "axes fraction"), ha="center", fontsize=8)
     plt.xscale("log")

@@ -33,6 +33,19 @@ def _verdict(test, answer):
         return f"✗ This cannot be checked: {type(error).__name__}: {error}"
 
 
-from allranks.check import cost_of_a_collective, gradient_averaging, network, ranks  # noqa: E402 (they use `exercise`)
+from allranks.check import (  # noqa: E402 (they use `exercise`)
+    cost_of_a_collective,
+    gradient_averaging,
+    memory_of_training,
+    network,
+    ranks,
+)
 
-__all__ = ["cost_of_a_collective", "exercise", "gradient_averaging", "network", "ranks"]
+__all__ = [
+    "cost_of_a_collective",
+    "exercise",
+    "gradient_averaging",
+    "memory_of_training",
+    "network",
+    "ranks",
+]

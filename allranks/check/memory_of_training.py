@@ -1,0 +1,91 @@
+"""The exercises of the chapter The memory of training."""
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from allranks import launch, memory
+from allranks.check import exercise
+from allranks.model import GPT, PIXELS, VOCABULARY, loss_of
+from allranks.transformer import PRESETS, parameters
+
+SECONDS = 20.0
+DEVICE = 80e9  # bytes
+LLAMA, DEVICES, MICROBATCH = PRESETS["llama2-7b"], 8, 4
+CAPACITIES = (5e6, 8e6, 12e6, 20e6)
+
+
+@exercise
+def parameters_that_fit(answer):
+    """`answer`: how many parameters, in billions, whose states of 16 bytes fill a device of 80 GB."""
+    expected = memory.trainable_parameters(DEVICE, 1, 0) / 1e9
+    assert answer is not None, "Put a number in the place of None."
+    assert abs(answer / (DEVICE / 2e9) - 1) > 0.01, "So many can be loaded, in 2 bytes; none of them trained."
+    assert abs(answer / (DEVICE / 4e9) - 1) > 0.01, (
+        "Those are weights and gradients: Adam has states as well."
+    )
+    assert abs(answer / (DEVICE / 12e9) - 1) > 0.01, "Those are Adam's states: what they update counts too."
+    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} billion parameters take {16 * answer:g} GB."
+    return f"{expected:g} billion, and not a byte is left for activations."
+
+
+@exercise
+def largest_batch(answer):
+    """`answer(capacity)`: the largest number of pictures that the running model trains with."""
+
+    def on_rank(batches):
+        model = GPT()
+        weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        peaks = []
+        for batch in batches:
+            kept = {}
+
+            def keep(tensor, kept=kept):
+                storage = tensor.untyped_storage()
+                if storage.data_ptr() not in weights:
+                    kept[storage.data_ptr()] = storage
+                return tensor
+
+            with saved_tensors_hooks(keep, lambda tensor: tensor):
+                loss = loss_of(model, torch.randint(VOCABULARY, (batch, PIXELS + 1)))
+            peaks.append(12 * parameters(PRESETS["running"]) + sum(s.nbytes() for s in kept.values()))
+            del loss
+        return peaks
+
+    given = [answer(capacity) for capacity in CAPACITIES]
+    assert all(batch is not None for batch in given), "The function returns nothing yet."
+    assert all(isinstance(batch, int) and batch > 0 for batch in given), (
+        f"A number of pictures is a whole one, of at least 1: not {given}."
+    )
+    assert all(batch * 1e5 < capacity for batch, capacity in zip(given, CAPACITIES, strict=True)), (
+        "That would be less than 0.1 MB for each picture: measure what one more takes."
+    )
+    batches = [pictures for batch in given for pictures in (batch, batch + 1)]
+    (peaks,) = launch(on_rank, batches, world_size=1, timeout=SECONDS)
+    for capacity, batch, held, with_one_more in zip(CAPACITIES, given, peaks[::2], peaks[1::2], strict=True):
+        said = f"With {capacity / 1e6:g} MB and {batch} pictures"
+        assert held <= capacity, f"{said}, {held / 1e6:.2f} MB are held: that does not fit."
+        assert with_one_more > capacity, f"{said}, one more picture would fit as well."
+    return f"{', '.join(map(str, given))} pictures: measured on a rank, they fit, and one more does not."
+
+
+@exercise
+def layout(answer):
+    """`answer`: zero_stage and recomputation with which eight devices of 80 GB train Llama-2-7B."""
+    assert isinstance(answer, dict) and set(answer) == {"zero_stage", "recomputation"}, (
+        "A layout is a dictionary with `zero_stage` and `recomputation`."
+    )
+    assert None not in answer.values(), "Put a stage and a recomputation in the place of None."
+
+    def held(**layout):
+        return memory.training_bytes(
+            LLAMA, data_parallel=DEVICES, microbatch=MICROBATCH, dropout=False, fused=True, **layout
+        )
+
+    mine = held(**answer)
+    part = max(("states", "activations"), key=lambda part: getattr(mine, part))
+    most = getattr(mine, part) / 1e9
+    assert mine.total <= DEVICE, f"{mine.total / 1e9:.0f} GB on each device, {most:.0f} GB of it {part}."
+    less = {**answer, "zero_stage": max(0, answer["zero_stage"] - 1)}
+    if less != answer and held(**less).total <= DEVICE:
+        return f"{mine.total / 1e9:.0f} GB. A stage less would do, and stage 3 sends half as much again."
+    return f"{mine.total / 1e9:.0f} GB, and with one stage less it would not fit."
