@@ -385,7 +385,10 @@ PUBLISHED = {
 }
 FORMULAS = """
     zero-os zero-os-g zero-os-g-p zero-volume-0-psi zero-volume-2-psi zero-volume-3-psi
+    gpipe-bubble narayanan-bubble narayanan-interleaved-bubble narayanan-boundary
     narayanan-eq2 narayanan-eq3 narayanan-tensor-parallel-volume
+    korthikanti-tensor-parallel-calls korthikanti-sequence-parallel-all-gathers
+    korthikanti-sequence-parallel-reduce-scatters
     korthikanti-layer korthikanti-tensor-parallel korthikanti-sequence-parallel korthikanti-selective
     korthikanti-selective-sequence-parallel korthikanti-full korthikanti-interleaving
     zb-table1-f zb-table1-b zb-table1-w zb-table2-1f1b zb-table2-zb-h1 zb-table2-zb-h2
