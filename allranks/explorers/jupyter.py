@@ -10,7 +10,8 @@ from . import draw, explorer
 from .controls import Choice, Integer, Scale, Toggle, settings
 
 LABEL = {"description_width": "11em"}
-WIDTH = "30em"
+WIDTH = "26em"
+COLUMNS = f"repeat(auto-fill, minmax({WIDTH}, 1fr))"
 
 
 class Explorer:
@@ -38,7 +39,8 @@ class Explorer:
         rows = [
             _with_play(widget) if isinstance(widget, _Steps) else widget for widget in self.widgets.values()
         ]
-        return widgets.VBox([*rows, reset, self._picture, self._words])
+        controls = widgets.GridBox([*rows, reset], layout={"grid_template_columns": COLUMNS})
+        return widgets.VBox([controls, self._picture, self._words])
 
     def _widget(self, control):
         words = control.label
