@@ -195,7 +195,7 @@ def held_over_time(history, marks, capacity=None):
     if capacity is not None:
         axes.axhline(capacity / 1e6, color="black", linestyle="--", linewidth=1)
     axes.set(xlabel="event: a tensor more, or less", ylabel="held (MB)", xlim=(0, len(events) - 1))
-    axes.legend(loc="upper left", fontsize=8, reverse=True)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncol=len(history), fontsize=8, frameon=False)
     figure.tight_layout()
     plt.show()
 
@@ -218,6 +218,31 @@ def parts_by_model(parts, capacity, label):
     plt.gca().invert_yaxis()
     plt.grid(axis="y", linewidth=0.4)
     plt.xlabel("GB")
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
+def layouts(points, marked):
+    """Draw layouts as points (GB a device, MFU in %); `marked` maps a label to one of them."""
+    plt.figure(figsize=(6, 3.4))
+    plt.scatter(*zip(*points, strict=True), s=9, color="gray", alpha=0.5, linewidth=0)
+    for (label, point), marker in zip(marked.items(), "osD^v", strict=False):
+        plt.plot(*point, marker, markersize=9, fillstyle="none", markeredgewidth=2, label=label)
+    plt.xlabel("memory of a device (GB)")
+    plt.ylabel("model FLOPs utilisation (%)")
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
+def by_model(series, names, ylabel):
+    """Draw a line for each of `series`, a dict from its label to a number for each of the models `names`."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(series.items(), ("o-", "s--", "D:", "^-."), strict=False):
+        plt.plot(range(len(names)), values, style, label=label)
+    plt.xticks(range(len(names)), names)
+    plt.ylabel(ylabel)
     plt.legend(fontsize=8)
     plt.tight_layout()
     plt.show()

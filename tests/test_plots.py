@@ -105,3 +105,17 @@ def test_parts_of_models_are_points_beside_the_capacity():
     assert [list(line.get_xdata()) for line in axes.lines[:2]] == [[1, 3000], [2, 400]]
     assert list(axes.lines[2].get_xdata()) == [80, 80]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["small", "large"]
+
+
+def test_layouts_are_points_and_some_are_marked():
+    plots.layouts([(10, 30), (20, 40), (70, 35)], {"published": (20, 40)})
+    (axes,) = plt.gcf().axes
+    assert axes.collections[0].get_offsets().tolist() == [[10, 30], [20, 40], [70, 35]]
+    assert [(list(line.get_xdata()), line.get_label()) for line in axes.lines] == [([20], "published")]
+
+
+def test_each_series_has_a_number_for_each_model():
+    plots.by_model({"printed": [44, 52], "predicted": [58, 46]}, ["1.7", "1008"], "share of the peak (%)")
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[44, 52], [58, 46]]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1.7", "1008"]
