@@ -109,6 +109,7 @@ def training_bytes(
     recipe = recipe_of(recipe)
     where = (model, microbatch, tensor_parallel, sequence_parallel, recomputation)
     how = {"context_parallel": context_parallel, "element": element, "dropout": dropout, "fused": fused}
+    again = recomputed_bytes(*where, **how)
 
     def on(stage):
         others, experts = rank_parameters(model, *layout, stage, chunks)
@@ -129,7 +130,7 @@ def training_bytes(
             mine,
             *(both + more for both, more in zip(dense, sparse)),
             kept_bytes(*where, layers=layers, held=alive, **ends, **how),
-            recomputed_bytes(*where, **how),
+            again,
             buffers,
         )
 
