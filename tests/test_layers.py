@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "allranks"
 ARITHMETIC, TORCH, PRESENTATION = range(3)
 LAYERS = {
-    "inputs transformer hardware collectives topology memory schedules simulate plan": ARITHMETIC,
+    "inputs transformer hardware collectives topology memory schedules simulate plan precision attention"
+    " experts": ARITHMETIC,
     "launch trace model parallel": TORCH,
     "plots explorers check claims": PRESENTATION,
 }
