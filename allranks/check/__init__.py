@@ -34,6 +34,7 @@ def _verdict(test, answer):
 
 
 from allranks.check import (  # noqa: E402 (they use `exercise`)
+    choosing_a_layout,
     cost_of_a_collective,
     gradient_averaging,
     memory_of_training,
@@ -42,6 +43,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
 )
 
 __all__ = [
+    "choosing_a_layout",
     "cost_of_a_collective",
     "exercise",
     "gradient_averaging",
