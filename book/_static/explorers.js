@@ -162,6 +162,7 @@
         control.disabled = (shown.idle ?? []).includes(control.name);
         if (control.dataset.kind === "steps") control.max = Math.max(Number(control.value), (shown.steps ?? 1) - 1);
       }
+      if (!figure.classList.contains("ar-live")) performance.mark("ar-live");
       figure.classList.add("ar-live");
       figure.dispatchEvent(new CustomEvent("ar-drawn"));
     }
@@ -246,6 +247,7 @@
   const nearing = new IntersectionObserver((entries) => {
     for (const entry of entries.filter((one) => one.isIntersecting)) {
       nearing.unobserve(entry.target);
+      performance.mark("ar-needed");
       live.get(entry.target).near();
     }
   }, { rootMargin: "300px" });
