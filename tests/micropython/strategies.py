@@ -146,6 +146,21 @@ HERE = {
     "hardware.(pcie|network).(generation|gigatransfers|gigabits)": whole(1, 800),
     "hardware.(pcie|network).(name|source|date)": choice("2024", "a card"),
     "collectives.Cost.then.other": st.just("collectives.ring_all_gather(1000, 4)"),
+    "collectives.(all_reduce_.*|contributions).algorithm": choice(
+        "ring", "binomial_tree", "recursive_doubling", "halving_doubling", "two_level"
+    ),
+    "collectives.(all_reduce_.*|contributions).world_size": choice(1, 2, 4, 7, 8, 16),
+    "collectives.(all_reduce_.*|contributions).ranks_per_node": choice(1, 2, 4),
+    "collectives.contributions.rounds": whole(0, 20),
+    "collectives.round_cost.one_round": st.just("collectives.all_reduce_rounds('ring', 4)[0]"),
+    "collectives.round_cost.chunks": choice(4, 1),
+    "collectives.meeting.(one|other)": choice((1e-5, 1e-9), (3e-5, 5e-10), (1e-6, 2e-9)),
+    "collectives.overlapped.ready": choice([0.5, 1.0, 2.25]),
+    "collectives.(overlapped|bucketed_backward).buckets": choice([[0], [1, 2]], [[0, 1], [2]]),
+    "collectives.overlapped.all_reduces": choice([0.25, 1.5], [2.0, 0.5], [0.0, 1e-3], [2.0]),
+    "collectives.bucketed_backward.sizes": choice([10**6, 2 * 10**6, 5]),
+    "collectives.bucketed_backward.backward": choice(0.05, 1),
+    "collectives.bucketed_backward.algorithm": choice("ring", "double_tree"),
     "topology.traffic.sizes": choice({"tp": 2, "pp": 2}, {"tp": 4, "cp": 2, "dp": 3}, {}),
     "topology.fat_tree.*.(ports|oversubscription)": choice(4, 8, 2, 1),
     "topology.fat_tree_switches.hosts": choice(16, 128, 27648),
@@ -163,6 +178,29 @@ HERE = {
     "topology.distances.source": choice(("host", 0, 0), ("host", 1, 0)),
     "topology.cut.one_half": st.just("[('host', 0, 0), ('host', 0, 1)]"),
     ".*kept_for_weight_grad": choice(0, 0.5, 1.0),
+    "precision.*.dtype": choice("fp32", "tf32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"),
+    "precision.*.x": source(st.floats(1e-12, 60000) | st.floats(-500, 500)),
+    "precision.*.middle": source(st.floats(-30, 5)),
+    "precision.*.spread": choice(1, 2.5, 4, 8),
+    "precision.*.scale": choice(1, 8, 1024, 2.0**16, 0.3),
+    "precision.*.low": whole(-20, -15),
+    "precision.*.high": whole(-14, 0),
+    "(attention|experts).*.split": choice("contiguous", "zigzag"),
+    "attention.*.sequence": choice(16, 64, 4096, 65536),
+    "attention.*.context_parallel": choice(1, 2, 4, 8),
+    "attention.*.(causal)": choice(False, True),
+    "attention.*.(rank|hop)": choice(0, 0, 1, 3),
+    "attention.*.(queries|keys)": choice((0, 8), (4, 12), (8, 16), (32, 33)),
+    "experts.*.tokens": choice(1, 4, 8, 64),
+    "experts.*.experts": choice(2, 4, 8),
+    "experts.*.top_k": choice(1, 2),
+    "experts.*.factor": choice(1, 1.25, 0.5, 2),
+    "experts.*.skew": choice(0, 0.5, 1, 2.0),
+    "experts.*.seed": whole(0, 2**32 - 1),
+    "experts.*.ranks": choice(1, 2, 4, 8),
+    "experts.*.capacity": whole(1, 8),
+    "experts.*.(routes)": st.just("experts.route(16, 4, 2, 1.0)"),
+    "experts.*.dispatched": st.just("experts.dispatch(experts.route(16, 4, 2, 1.0), 4, 5)"),
     "schedules.*.name": choice(
         "gpipe", "one_f_one_b", "interleaved", "pipedream", "zb_h1", "zb_v", "dualpipe"
     ),
@@ -186,13 +224,14 @@ OBJECTS = {
     "simulate.Timeline": TIMELINE,
     "schedules.Schedule": schedule(),
     "collectives.Cost": st.just("collectives.ring_all_reduce(1000, 4)"),
+    "collectives.Overlap": st.just("collectives.overlapped([0.5, 1.0, 2.25], [[0], [1, 2]], [0.25, 1.5])"),
     "collectives.Levels": st.just("collectives.hierarchical_all_reduce(1000, 4, 2)"),
     "topology.Network": st.just("topology.fat_tree(8, 2)"),
 }
 # Bad arguments; and the parameters whose parts are read in order, about which Python itself complains.
 SPOILED = ["0", "-1", "2.5", "True", "None", "'nonsense'", "float('nan')"]
 
-NOT_SPOILED = ("self", "mesh", "levels", "sizes")
+NOT_SPOILED = ("self", "mesh", "levels", "sizes", "one_round", "ready", "buckets", "all_reduces")
 
 
 def find(patterns, name):
