@@ -1,0 +1,82 @@
+"""A tensor-parallel rank's slices make up the matrices, and its calls are the step's traffic."""
+
+import pytest
+
+from allranks import plan, topology, transformer
+from allranks.hardware import link
+from allranks.topology.experts import expert_seconds, expert_traffic
+from allranks.topology.tensor import KINDS, tensor_calls, tensor_matrices
+
+GPT3, LLAMA = transformer.PRESETS["gpt3-175b"], transformer.PRESETS["llama3-70b"]
+MIXTRAL = transformer.PRESETS["mixtral-8x7b"]
+PAIR = ("feed-forward", "attention")
+
+
+@pytest.mark.parametrize("model", [GPT3, LLAMA])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("t", [1, 2, 8])
+def test_the_calls_of_all_layers_are_the_traffic_of_a_step(model, sequence_parallel, t):
+    calls = [each for kind in PAIR for each in tensor_calls(kind, model, t, 2, sequence_parallel)]
+    sent = model.layers * 3 * sum(each.sent for each in calls if each.phase != "again")
+    assert sent == pytest.approx(topology.traffic(model, {"tp": t}, 3, 2)[0].sent)
+
+
+@pytest.mark.parametrize("model", [GPT3, LLAMA, transformer.PRESETS["llama3-405b"]])
+def test_the_weights_are_those_of_the_layer(model):
+    held = {
+        kind: sum(each.rows * each.columns for each in tensor_matrices(kind, model, 1) if each.weight)
+        for kind in PAIR
+    }
+    plain = model._replace(biases=False)
+    assert held["attention"] == transformer.attention_parameters(plain)
+    assert held["feed-forward"] == transformer.expert_parameters(plain)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gradient", [False, True])
+def test_the_ranks_of_a_split_matrix_hold_it_once(kind, gradient):
+    for each in tensor_matrices(kind, LLAMA, 8):
+        rows, columns = each.shape(8, gradient)
+        parts = 8 if (each.gradient if gradient else each.split) in ("rows", "columns") else 1
+        assert parts * rows * columns == each.rows * each.columns
+
+
+def test_a_column_and_a_row_apart_send_the_inner_matrix_twice_more_than_as_a_pair():
+    apart = sum(each.sent for kind in ("column", "row") for each in tensor_calls(kind, GPT3, 4))
+    pair = sum(each.sent for each in tensor_calls("feed-forward", GPT3, 4))
+    assert apart - pair == 2 * 3 / 4 * 2048 * GPT3.feed_forward * 2
+
+
+def test_sequence_parallelism_sends_as_much_and_gathers_the_input_once_more():
+    plain, split = tensor_calls("attention", GPT3, 8), tensor_calls("attention", GPT3, 8, 1, True)
+    more = split[-1]
+    assert more.phase == "again" and more.collective == "all_gather"
+    assert sum(each.sent for each in plain) == sum(each.sent for each in split[:-1])
+
+
+def test_what_cannot_be_cut_is_refused():
+    with pytest.raises(ValueError, match="kv_heads must be a multiple of world_size = 16, not 8"):
+        tensor_matrices("attention", LLAMA, 16)
+    with pytest.raises(ValueError, match="sequence_parallel must be off for a row alone"):
+        tensor_matrices("row", LLAMA, 2, 1, True)
+    with pytest.raises(ValueError, match="kind must be one of"):
+        tensor_calls("head", LLAMA, 2)
+
+
+@pytest.mark.parametrize("tp, cp, ep", [(1, 1, 8), (2, 1, 4), (1, 2, 2), (4, 2, 8)])
+def test_a_rank_hands_its_experts_what_the_planner_says(tp, cp, ep):
+    sizes = {"tp": tp, "cp": cp, "pp": 2}
+    layout = plan.layout(tp=tp, cp=cp, pp=2, dp=8, ep=ep, microbatches=4)
+    each = expert_traffic(MIXTRAL, sizes, ep, 4)
+    assert each.nbytes == plan.step.expert_bytes(MIXTRAL, layout)
+    assert each.calls == 4 * 16 * 4
+    assert each.sent == each.calls * (ep - 1) * each.nbytes / ep
+
+
+def test_experts_across_nodes_take_longer_and_none_take_no_time():
+    near, far = link("nvlink-4"), link("infiniband-ndr")
+    each = expert_traffic(MIXTRAL, {}, 8, 4)
+    inside = expert_seconds(each, 8, near, far)
+    assert inside == pytest.approx(each.steps * near.α + each.sent / near.bandwidth)
+    assert expert_seconds(each, 1, near, far) == pytest.approx(each.steps * far.α + each.sent / far.bandwidth)
+    assert expert_seconds(expert_traffic(MIXTRAL, {}, 1, 4), 1, near, far) == 0
