@@ -6,5 +6,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PWD/.venv/bin:$PATH"
 
+# Sphinx does not look at styles, scripts, its extensions and the Python that pages carry when it decides what is old.
+built=_build/html/searchindex.js
+if [ -f "$built" ] && find book/_static book/_ext allranks -type f -not -name '*.pyc' -newer "$built" | grep -q .; then
+    set -- --all "$@"
+fi
+
 echo "build: jupyter-book into _build/html"
 jupyter-book build --nitpick --warningiserror --keep-going --quiet "$@" .
