@@ -51,6 +51,14 @@ def test_scores_take_80_sbh_in_gpt_3_and_64_in_mt_nlg():
         assert in_sbh(model, 1) - in_sbh(model, 1, 1, False, "selective") == published
 
 
+@given(plain_decoders(), st.integers(1, 50), WAYS)
+def test_another_feed_forward_adds_what_megatron_s_estimator_adds(model, times, t):
+    """Its theoretical_memory_usage.py, with sequence parallelism and selective recomputation."""
+    f = 8 * times
+    wider = decoder(1, model.hidden, model.heads, 8, 8, feed_forward=f)
+    assert in_sbh(wider, 1, t, True, "selective") == pytest.approx((18 + 4 * f / model.hidden) / t)
+
+
 @given(plain_decoders(), WAYS, st.booleans(), st.sampled_from(RECOMPUTATION), st.booleans(), st.booleans())
 def test_ranks_and_recomputation_never_cost_memory(model, t, split, recomputation, fused, dropout):
     how = {"fused": fused, "dropout": dropout}

@@ -4,8 +4,13 @@ import warnings
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from allranks import launch, memory
 from allranks.memory import RECIPES
@@ -128,3 +133,55 @@ def test_gradients_that_are_views_of_buckets_save_as_much_as_the_gradients():
     assert launch(held, False, world_size=2) == [TENSORS, TENSORS]
     assert memory.ddp_bucket_bytes(Ψ, "fp32", gradient_as_bucket_view=True) == 0
     assert memory.ddp_bucket_bytes(Ψ, "fp32") == RECIPES["fp32"].gradients * Ψ
+
+
+def tensor_parallel():
+    """Parameters on a rank, cut by torch as Megatron cuts them, and bytes that a layer keeps for backward."""
+    world_size = dist.get_world_size()
+    mesh, model = init_device_mesh("cpu", (world_size,)), GPT()
+    columns, rows = ColwiseParallel(), RowwiseParallel()
+    cut = dict.fromkeys(("query", "key", "value", "up"), columns) | dict.fromkeys(("out", "down"), rows)
+    for layer in model.layers:
+        layer.heads //= world_size
+        parallelize_module(layer, mesh, cut)
+    words = RowwiseParallel(input_layouts=Replicate()), ColwiseParallel(output_layouts=Replicate())
+    parallelize_module(model, mesh, dict(zip(("token", "head"), words, strict=True)))
+    own = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
+    seen, kept = {p.untyped_storage().data_ptr() for p in own}, []
+
+    def keep(tensor):
+        storage = (tensor.to_local() if hasattr(tensor, "to_local") else tensor).untyped_storage()
+        if storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            kept.append(storage.nbytes())
+        return tensor
+
+    x = torch.randn(2, PIXELS, 64, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = model.layers[0](x).sum()
+    loss.backward()
+    return sum(p.numel() for p in own), sum(kept)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_tensor_parallel_ranks_hold_and_keep_what_is_predicted(world_size):
+    model = PRESETS["running"]
+    others, experts = memory.rank_parameters(model, tensor_parallel=world_size)
+    how = {"element": 4, "dropout": False, "fused": True, "small": True}
+    kept = memory.layer_activation_bytes(model, 2, world_size, **how)
+    assert launch(tensor_parallel, world_size=world_size) == [(others, kept)] * world_size
+    assert experts == 0
+
+
+def test_full_recomputation_keeps_the_input_of_each_layer():
+    def inputs():
+        model, sizes = GPT(), []
+        x = torch.randn(2, PIXELS, 64, requires_grad=True)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(nbytes([t])) or t, lambda t: t):
+            for layer in model.layers:
+                x = checkpoint(layer, x, use_reentrant=False)
+        return sizes
+
+    model = PRESETS["running"]
+    a_layer = memory.layer_activation_bytes(model, 2, recomputation="full", element=4, dropout=False)
+    assert launch(inputs, world_size=1) == [[a_layer] * model.layers]
