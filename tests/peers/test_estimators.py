@@ -3,12 +3,13 @@
 import warnings
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks import memory
 from allranks.model import GPT
-from allranks.transformer import PRESETS, parameters
+from allranks.transformer import PRESETS, decoder, parameters
 
 COUNTS, NODES, GPUS = st.integers(1, 10**12), st.integers(1, 64), st.integers(1, 16)
 
@@ -86,3 +87,16 @@ def test_accelerate_counts_16_bytes_of_fp32_and_for_mixed_precision_8_of_them_as
     assert max(mixed.values()) == mixed["optimizer"] == 8 * 1000
     assert mixed["gradients"] == 6 * 1000
     assert memory.zero_bytes(1000, 1, 0) == 16 * 1000
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_the_cache_of_transformers_holds_the_predicted_bytes(kv_heads):
+    transformers = pytest.importorskip("transformers", reason="the peer transformers is not installed")
+    sizes = {"num_hidden_layers": 3, "hidden_size": 32, "intermediate_size": 48, "vocab_size": 50}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": kv_heads}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads))
+    with torch.no_grad():
+        cache = model(torch.zeros(2, 7, dtype=torch.long), use_cache=True).past_key_values
+    held = sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
+    ours = decoder(3, 32, 4, 50, 16, kv_heads=kv_heads, feed_forward=48, gated=True)
+    assert held == memory.kv_cache_bytes(ours, tokens=7, sequences=2, element=4)
