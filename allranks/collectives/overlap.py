@@ -69,6 +69,10 @@ def bucketed_backward(sizes, backward, buckets, world_size, α, β, algorithm="r
     for size in sizes:
         made += size
         ready.append(backward * made / total if total else backward)
-    whole_buckets = [sum(sizes[index] for index in bucket) for bucket in buckets]
-    times = [seconds("all_reduce", algorithm, nbytes, world_size, α, β) for nbytes in whole_buckets]
+    times, known = [], {}
+    for bucket in buckets:
+        nbytes = sum(sizes[index] for index in bucket)
+        if nbytes not in known:
+            known[nbytes] = seconds("all_reduce", algorithm, nbytes, world_size, α, β)
+        times.append(known[nbytes])
     return overlapped(ready, buckets, times)

@@ -206,9 +206,12 @@ def said(both, nbytes, links):
         words += f"{figures(rounds)} rounds, {memory_words(travelled)} one after another"
         if name == "two_level":
             words += f", {memory_words(levels.inter.nbytes)} of it between nodes of {links.g}"
+            words += f" and the rest inside, {links.faster} times faster"
         sentences.append(words)
     words = f"To sum {memory_words(nbytes)} on {links.p} ranks, {'; '.join(sentences)}."
     if both[0] != both[1]:
         equal = meeting(links.straight(both[0]), links.straight(both[1]))
         words += f" Both take the same at {memory_words(equal)}." if equal else " They never take the same."
+        if "two_level" in both:
+            words += " The other is charged links between nodes in every round."
     return words
