@@ -5,7 +5,6 @@ they are computed; nothing else of the past is.
 """
 
 from ..inputs import quantity, whole
-from .states import share
 
 
 def kv_cache_bytes(model, tokens=1, sequences=1, tensor_parallel=1, element=2):
@@ -29,9 +28,3 @@ def latent_cache_bytes(layers, latent=512, rotary=64, tokens=1, sequences=1, ele
     whole("layers", layers), whole("latent", latent), whole("rotary", rotary, 0)
     whole("tokens", tokens, 0), whole("sequences", sequences, 0), quantity("element", element, positive=True)
     return layers * (latent + rotary) * element * tokens * sequences
-
-
-def sequences_that_fit(nbytes, cache_bytes):
-    """Whole sequences of `cache_bytes` each that fit into `nbytes`."""
-    quantity("nbytes", nbytes), quantity("cache_bytes", cache_bytes, positive=True)
-    return int(share(nbytes, 1) // cache_bytes)
