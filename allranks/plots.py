@@ -225,8 +225,8 @@ def parts_by_model(parts, capacity, label):
 
 def layouts(points, marked):
     """Draw layouts as points (GB a device, MFU in %); `marked` maps a label to one of them."""
-    plt.figure(figsize=(6, 3.4))
-    plt.scatter(*zip(*points, strict=True), s=9, color="gray", alpha=0.5, linewidth=0)
+    plt.figure(figsize=(6, 3))
+    plt.scatter(*zip(*points, strict=True), s=4, color="gray", linewidth=0)
     for (label, point), marker in zip(marked.items(), "osD^v", strict=False):
         plt.plot(*point, marker, markersize=9, fillstyle="none", markeredgewidth=2, label=label)
     plt.xlabel("memory of a device (GB)")
@@ -242,6 +242,7 @@ def by_model(series, names, ylabel):
     for (label, values), style in zip(series.items(), ("o-", "s--", "D:", "^-."), strict=False):
         plt.plot(range(len(names)), values, style, label=label)
     plt.xticks(range(len(names)), names)
+    plt.xlabel("model")
     plt.ylabel(ylabel)
     plt.legend(fontsize=8)
     plt.tight_layout()
