@@ -185,10 +185,10 @@ HERE = {
     "precision.*.scale": choice(1, 8, 1024, 2.0**16, 0.3),
     "precision.*.low": whole(-20, -15),
     "precision.*.high": whole(-14, 0),
-    "(attention|experts).*.split": choice("contiguous", "zigzag"),
+    "attention.*.split": choice("contiguous", "zigzag"),
     "attention.*.sequence": choice(16, 64, 4096, 65536),
     "attention.*.context_parallel": choice(1, 2, 4, 8),
-    "attention.*.(causal)": choice(False, True),
+    "attention.*.causal": choice(False, True),
     "attention.*.(rank|hop)": choice(0, 0, 1, 3),
     "attention.*.(queries|keys)": choice((0, 8), (4, 12), (8, 16), (32, 33)),
     "experts.*.tokens": choice(1, 4, 8, 64),
@@ -199,8 +199,42 @@ HERE = {
     "experts.*.seed": whole(0, 2**32 - 1),
     "experts.*.ranks": choice(1, 2, 4, 8),
     "experts.*.capacity": whole(1, 8),
-    "experts.*.(routes)": st.just("experts.route(16, 4, 2, 1.0)"),
-    "experts.*.dispatched": st.just("experts.dispatch(experts.route(16, 4, 2, 1.0), 4, 5)"),
+    "experts.*.routes": st.just("experts.route(16, 4, 2, 1.0)"),
+    "experts.*.count": whole(0, 9),
+    "experts.*.hidden": choice(64, 4096),
+    "experts.*.loads": choice([1, 2, 3], [0, 0], [7]),
+    "experts.*.dispatches": st.just("[experts.dispatch(experts.route(16, 8, 2, 1.0), 8, 5)] * 2"),
+    "experts.*.dispatched": whole(1, 9).map(
+        lambda capacity: f"experts.dispatch(experts.route(16, 4, 2, 1.0), 4, {capacity})"
+    ),
+    "plan.*.model": choice("running", "gpt2", "mixtral-8x7b").map(lambda name: f"transformer.PRESETS[{name}]"),
+    "plan.*.(layout|each)": choice(
+        "tp=2, pp=2, dp=2, microbatches=4, chunks=2",
+        "tp=4, cp=2, dp=4, ep=4, zero_stage=3, microbatch=2, recomputation='full'",
+        "pp=3, dp=2, zero_stage=0, microbatches=5, recomputation='selective'",
+    ).map(lambda sizes: f"plan.layout({eval(sizes)})"),
+    "plan.*.accelerator": key_of(table("hardware", "ACCELERATORS")).map(
+        lambda name: f"hardware.ACCELERATORS[{name}]"
+    ),
+    "plan.*.(inside|between)": key_of(table("hardware", "LINKS")).map(lambda name: f"hardware.LINKS[{name}]"),
+    "plan.*.devices": choice(1, 2, 4, 6),
+    "plan.*.batch": choice(1, 4, 6),
+    "plan.*.number": whole(1, 5000),
+    "plan.*.devices_per_node": choice(1, 2, 4, 8),
+    "plan.*.overlap": choice(0.0, 0.5, 1.0),
+    "plan.*.capacity": choice(8e10, 10**9),
+    "plan.*.order": choice(("tp", "cp", "dp", "pp"), ("tp", "cp", "pp", "dp")),
+    "plan.*.axes": choice(("tp",), ("dp",), ("cp", "dp")),
+    "plan.*.known": st.just("{}"),
+    "plan.*.at_most": choice({"tp": 2}, {"cp": 1}),
+    "plan.*.zero_stages": choice((0, 1), (1, 2, 3)),
+    "plan.*.recomputations": choice(("none",), ("full", "none")),
+    "plan.(plans|price).options": st.fixed_dictionaries(
+        {
+            "inside": st.just("hardware.LINKS['nvlink-4']"),
+            "between": st.just("hardware.LINKS['infiniband-ndr']"),
+        }
+    ),
     "schedules.*.name": choice(
         "gpipe", "one_f_one_b", "interleaved", "pipedream", "zb_h1", "zb_v", "dualpipe"
     ),
@@ -227,11 +261,13 @@ OBJECTS = {
     "collectives.Overlap": st.just("collectives.overlapped([0.5, 1.0, 2.25], [[0], [1, 2]], [0.25, 1.5])"),
     "collectives.Levels": st.just("collectives.hierarchical_all_reduce(1000, 4, 2)"),
     "topology.Network": st.just("topology.fat_tree(8, 2)"),
+    "plan.Parts": st.just("plan.Parts(3.0, 1.0, 0.0, 0.5, 0.0, 0.0, 0.25, 2.0, 0.125, 0.0)"),
 }
 # Bad arguments; and the parameters whose parts are read in order, about which Python itself complains.
 SPOILED = ["0", "-1", "2.5", "True", "None", "'nonsense'", "float('nan')"]
 
 NOT_SPOILED = ("self", "mesh", "levels", "sizes", "one_round", "ready", "buckets", "all_reduces")
+NOT_SPOILED += ("loads", "routes", "dispatches", "dispatched", "queries", "keys")
 
 
 def find(patterns, name):

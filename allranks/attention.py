@@ -1,0 +1,99 @@
+"""Who computes which part of attention when the sequence is split over ranks, and what does the ring carry?
+
+The model: a rank owns the queries, keys and values of its tokens. It needs the keys and values of all
+others, which travel around a ring: at hop h, rank r has those of rank r − h (Ring Attention, Liu et al.
+2023). Work is counted in pairs of a query and a key; with a causal mask a query meets no later key.
+Contiguous: rank r owns the r-th of p parts. Zig-zag: of 2p parts, rank r owns part r and part 2p−1−r, so that
+a causal mask gives every rank the same work (Grattafiori et al. 2024, section 3.3.2, who gather the keys and
+values instead).
+"""
+
+from .collectives import ring_all_gather_bytes
+from .inputs import multiple, one_of, quantity, whole
+
+SPLITS = ("contiguous", "zigzag")
+
+
+def spans(sequence, context_parallel, split, rank):
+    """The positions of `rank`'s tokens: a list of (first, one after the last)."""
+    _checked(sequence, context_parallel, split)
+    whole("rank", rank, 0, context_parallel - 1)
+    if split == "contiguous":
+        part = sequence // context_parallel
+        return [(rank * part, (rank + 1) * part)]
+    part, last = sequence // (2 * context_parallel), 2 * context_parallel - 1 - rank
+    return [(rank * part, (rank + 1) * part), (last * part, (last + 1) * part)]
+
+
+def pairs(queries, keys, causal):
+    """Pairs of a query and a key it meets, both given as spans of positions (first, one after the last)."""
+    (first, end), (start, stop) = queries, keys
+    if not causal:
+        return (end - first) * (stop - start)
+    some = range(max(first, start), min(end, stop))  # these queries meet a part of the keys
+    partly = len(some) * (some[0] + some[-1] + 2 - 2 * start) // 2 if len(some) else 0
+    return partly + max(0, end - max(first, stop)) * (stop - start)
+
+
+def hop_pairs(sequence, context_parallel, split, causal, rank, hop):
+    """Pairs that `rank` computes at `hop`: its queries with the keys of rank − hop, modulo p."""
+    whole("hop", hop, 0, context_parallel - 1)
+    owner = (rank - hop) % context_parallel
+    mine = spans(sequence, context_parallel, split, rank)
+    theirs = spans(sequence, context_parallel, split, owner)
+    return sum(pairs(queries, keys, causal) for queries in mine for keys in theirs)
+
+
+def ring_pairs(sequence, context_parallel, split, causal):
+    """`hop_pairs` of all hops and ranks: a list for each hop, from 0, of a number for each rank."""
+    _checked(sequence, context_parallel, split)
+    ranks = range(context_parallel)
+    args = (sequence, context_parallel, split, causal)
+    return [[hop_pairs(*args, rank, hop) for rank in ranks] for hop in ranks]
+
+
+def rank_pairs(sequence, context_parallel, split, causal):
+    """Pairs that each rank computes over all hops."""
+    hops = ring_pairs(sequence, context_parallel, split, causal)
+    return [sum(hop[rank] for hop in hops) for rank in range(context_parallel)]
+
+
+def ring_makespan(sequence, context_parallel, split, causal):
+    """Pairs one after another if a hop begins when all ranks have done the last: Σ over hops of the most."""
+    return sum(max(hop) for hop in ring_pairs(sequence, context_parallel, split, causal))
+
+
+def ring_efficiency(sequence, context_parallel, split, causal):
+    """The part of the ranks' time that is work, if computing sets the pace: all pairs / (p · makespan)."""
+    hops = ring_pairs(sequence, context_parallel, split, causal)
+    return sum(sum(hop) for hop in hops) / (context_parallel * sum(max(hop) for hop in hops))
+
+
+def hop_bytes(sequence, context_parallel, kv_heads, head_width, element=2, batch=1):
+    """Bytes that each rank sends at each of the p−1 hops of one layer: keys and values of s/p tokens.
+
+    2 · batch · s/p · kv_heads · head_width · element; none if there is one rank. The backward pass sends
+    them again, and their gradients with them.
+    """
+    whole("context_parallel", context_parallel)
+    multiple("sequence", whole("sequence", sequence), "context_parallel", context_parallel)
+    whole("kv_heads", kv_heads)
+    whole("head_width", head_width)
+    quantity("element", element, positive=True)
+    whole("batch", batch)
+    if context_parallel == 1:
+        return 0
+    return 2 * batch * (sequence // context_parallel) * kv_heads * head_width * element
+
+
+def ring_bytes(sequence, context_parallel, kv_heads, head_width, element=2, batch=1):
+    """Bytes that each rank sends in the forward pass of one layer: those of a ring all-gather."""
+    part = hop_bytes(sequence, context_parallel, kv_heads, head_width, element, batch)
+    return ring_all_gather_bytes(context_parallel * part, context_parallel)
+
+
+def _checked(sequence, context_parallel, split):
+    whole("context_parallel", context_parallel)
+    one_of("split", split, SPLITS)
+    parts = context_parallel if split == "contiguous" else 2 * context_parallel
+    multiple("sequence", whole("sequence", sequence), "the number of parts", parts)
