@@ -207,7 +207,9 @@ HERE = {
     "experts.*.dispatched": whole(1, 9).map(
         lambda capacity: f"experts.dispatch(experts.route(16, 4, 2, 1.0), 4, {capacity})"
     ),
-    "plan.*.model": choice("running", "gpt2", "mixtral-8x7b").map(lambda name: f"transformer.PRESETS[{name}]"),
+    "plan.*.model": choice("running", "gpt2", "mixtral-8x7b").map(
+        lambda name: f"transformer.PRESETS[{name}]"
+    ),
     "plan.*.(layout|each)": choice(
         "tp=2, pp=2, dp=2, microbatches=4, chunks=2",
         "tp=4, cp=2, dp=4, ep=4, zero_stage=3, microbatch=2, recomputation='full'",
@@ -261,7 +263,9 @@ OBJECTS = {
     "collectives.Overlap": st.just("collectives.overlapped([0.5, 1.0, 2.25], [[0], [1, 2]], [0.25, 1.5])"),
     "collectives.Levels": st.just("collectives.hierarchical_all_reduce(1000, 4, 2)"),
     "topology.Network": st.just("topology.fat_tree(8, 2)"),
-    "plan.Parts": st.just("plan.Parts(3.0, 1.0, 0.0, 0.5, 0.0, 0.0, 0.25, 2.0, 0.125, 0.0)"),
+    "plan.Parts": choice(0.0, 0.5, 3.0).map(
+        lambda tensor: f"plan.Parts(3.25, 1.0, 0.0, {tensor}, 0.0, 0.0, 0.25, 2.0, 0.125, 0.0)"
+    ),
 }
 # Bad arguments; and the parameters whose parts are read in order, about which Python itself complains.
 SPOILED = ["0", "-1", "2.5", "True", "None", "'nonsense'", "float('nan')"]
