@@ -46,11 +46,13 @@ class Chain:
     def patterns(self):
         """Stripes on each rank's colour, for summands."""
         stripes = f'<path d="M0 6L6 0" style="stroke:{colour("paper")};stroke-opacity:.75;stroke-width:1.6"/>'
-        made = [
-            f'<pattern id="{self.mark}-rank-{rank}" width="6" height="6" patternUnits="userSpaceOnUse">'
-            f'<rect width="6" height="6" style="fill:{colour(f"rank-{rank}")}"/>{stripes}</pattern>'
-            for rank in range(self.ranks)
-        ]
+        made = []
+        for rank in range(self.ranks):
+            fill = colour(f"rank-{rank}")
+            made.append(
+                f'<pattern id="{self.mark}-rank-{rank}" width="6" height="6" patternUnits="userSpaceOnUse">'
+                f'<rect width="6" height="6" style="fill:{fill}"/>{stripes}</pattern>'
+            )
         return f"<defs>{''.join(made)}</defs>"
 
     def bands(self, active):
