@@ -110,6 +110,15 @@ def test_at_the_first_settings_the_calculators_disagree_whether_it_fits():
     assert svg.count(": fits<") == 2 and svg.count(": does not fit<") == 1
 
 
+def test_what_megatron_s_report_leaves_out_is_said_beside_its_bar():
+    everything = {"stage": 3, "recomputation": "full", "context": 2}
+    assert "6 + 12/d bytes; ignores stage 3, recomputation, context<" in draw(**everything)["svg"]
+    assert "18 bytes; ignores scores<" in draw(stage=0, tiles=False)["svg"]
+    one, two = (rows(PRESETS["llama2-7b"], context=ways, stage=1)[2] for ways in (1, 2))
+    assert one == two
+    assert "6 + 12/d bytes a parameter, GPT-2's activations<" in draw(stage=1)["svg"]
+
+
 def test_controls_without_effect_are_idle():
     assert draw()["idle"] == ["layers", "hidden", "split"]
     assert draw(model="own", tensor=2)["idle"] == []

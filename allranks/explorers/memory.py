@@ -2,7 +2,8 @@
 
 The papers': 16 bytes a parameter (Rajbhandari et al. 2020) and what backward keeps (Korthikanti et al. 2022).
 DeepSpeed's estimators: 20 bytes in stage 2, 18 and a layer in stage 3, no activations. Megatron-LM's report:
-18 bytes, with its distributed optimizer 6 + 12/d, and GPT-2's layer for every model, its scores never kept.
+18 bytes, with its distributed optimizer 6 + 12/d, and for every model GPT-2's layer without its scores;
+it knows no context parallelism, full recomputation, stages 2 and 3 (training/theoretical_memory_usage.py).
 """
 
 from ..hardware import ACCELERATORS
@@ -120,9 +121,21 @@ def estimates(shape, *, microbatch, recomputation, tiles, tensor, split, pipelin
     split = split and recomputation == "selective"
     kept = training_bytes(gpt, recomputation="selective", sequence_parallel=split, stage=ours.stage, **layout)
     states = zero_states(mine, data, min(stage, 1), "megatron-18")
-    words = "6 + 12/d bytes a parameter" if stage else "18 bytes a parameter"
-    rows.append((f"{words}, GPT-2's activations", states + (kept.activations, 0, 0)))
+    words = "6 + 12/d bytes" if stage else "18 bytes"
+    rows.append((words + ignored(stage, recomputation, tiles, context), states + (kept.activations, 0, 0)))
     return rows
+
+
+def ignored(stage, recomputation, tiles, context):
+    """What Megatron-LM's report leaves out of account in this layout."""
+    left_out = [f"stage {stage}"] if stage > 1 else []
+    if recomputation == "full":
+        left_out.append("recomputation")
+    if recomputation == "none" and not tiles:
+        left_out.append("scores")
+    if context > 1:
+        left_out.append("context")
+    return f"; ignores {', '.join(left_out)}" if left_out else " a parameter, GPT-2's activations"
 
 
 def drawn(rows, memory, named, width):
@@ -189,9 +202,13 @@ def said(model, shape, layout, rows, memory, named):
     )
     sentence = (
         f"{'A model of your own' if model == 'own' else model}: {counted(parameters(shape))} parameters on "
-        f"{devices:,} devices, ZeRO stage {layout['stage']}. The fullest holds {said_bytes(sum(rows[0][1]))} "
+        f"{devices:,} device{'s' if devices > 1 else ''}, ZeRO stage {layout['stage']}. The fullest holds {said_bytes(sum(rows[0][1]))} "
         f"by the papers ({held})"
     )
     for name, (_, parts) in zip(("DeepSpeed", "Megatron-LM"), rows[1:]):
         sentence += f", {said_bytes(sum(parts))} by {name}" if parts else f"; {name} does not estimate it"
-    return f"{sentence}. By the papers that is {percent(sum(rows[0][1]) / memory, 0)} of {named}."
+    part = sum(rows[0][1]) / memory
+    share_of = "less than 1 % of" if part < 0.01 else f"{percent(part, 0)} of"
+    if part >= 2:
+        share_of = f"{counted(part)} times"
+    return f"{sentence}. By the papers that is {share_of} {named}."
