@@ -202,7 +202,8 @@ def said(model, shape, layout, rows, memory, named):
     )
     sentence = (
         f"{'A model of your own' if model == 'own' else model}: {counted(parameters(shape))} parameters on "
-        f"{devices:,} device{'s' if devices > 1 else ''}, ZeRO stage {layout['stage']}. The fullest holds {said_bytes(sum(rows[0][1]))} "
+        f"{devices:,} device{'s' if devices > 1 else ''}, ZeRO stage {layout['stage']}. "
+        f"The fullest holds {said_bytes(sum(rows[0][1]))} "
         f"by the papers ({held})"
     )
     for name, (_, parts) in zip(("DeepSpeed", "Megatron-LM"), rows[1:]):
