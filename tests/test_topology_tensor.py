@@ -4,7 +4,13 @@ import pytest
 
 from allranks import plan, topology, transformer
 from allranks.hardware import link
-from allranks.topology.experts import expert_seconds, expert_traffic
+from allranks.topology.experts import (
+    expert_mesh,
+    expert_seconds,
+    expert_traffic,
+    place_experts,
+    shared_parameters,
+)
 from allranks.topology.tensor import KINDS, tensor_calls, tensor_matrices
 
 GPT3, LLAMA = transformer.PRESETS["gpt3-175b"], transformer.PRESETS["llama3-70b"]
@@ -80,3 +86,25 @@ def test_experts_across_nodes_take_longer_and_none_take_no_time():
     assert inside == pytest.approx(each.steps * near.α + each.sent / near.bandwidth)
     assert expert_seconds(each, 1, near, far) == pytest.approx(each.steps * far.α + each.sent / far.bandwidth)
     assert expert_seconds(expert_traffic(MIXTRAL, {}, 1, 4), 1, near, far) == 0
+
+
+LEVELS = (topology.Level("node", 8, 3e-6, 450e9, 1), topology.Level("network", 128, 14e-6, 50e9, 1))
+
+
+def test_without_ep_the_experts_are_placed_as_dp_is():
+    mesh = (("tp", 4), ("cp", 1), ("pp", 2), ("dp", 8))
+    ep, rest = place_experts(mesh, LEVELS, MIXTRAL, 1, 4)
+    held = transformer.parameters(MIXTRAL) - shared_parameters(MIXTRAL)
+    dp = topology.place(mesh, LEVELS, MIXTRAL, 4, parameters=held)[3]
+    assert ep.sent == 0 and rest[1:] == dp[1:]
+    assert shared_parameters(GPT3) == transformer.parameters(GPT3)
+
+
+def test_ep_is_the_faster_part_of_dp():
+    mesh = (("tp", 2), ("dp", 8), ("pp", 2))
+    assert expert_mesh(mesh, 4) == (("tp", 2), ("ep", 4), ("dp", 2), ("pp", 2))
+    ep, rest = place_experts((("tp", 2), ("cp", 1), ("dp", 8), ("pp", 2)), LEVELS, MIXTRAL, 4, 4)
+    assert ep.groups == (("node", 8), ("network", 0)) and rest.groups == (("node", 0), ("network", 16))
+    assert ep.seconds == pytest.approx(ep.sent / 450e9 + 3e-6 * 4 * 16 * 4 * 3)
+    with pytest.raises(ValueError, match="dp must be a multiple of expert_parallel = 3, not 8"):
+        expert_mesh(mesh, 3)
