@@ -144,6 +144,16 @@ def test_a_figure_needs_alternative_text(metadata, kind):
     assert ["alternative text" in what for what in found(made)] == [True]
 
 
+def test_an_explorer_keeps_its_picture_and_not_its_widget_and_says_its_own_words():
+    widget, svg = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
+    shown = display(**{widget: {"model_id": "1"}, svg: "<svg/>" + "x" * 200_000, "text/plain": "Words."})
+    shown.metadata = {svg: {"explorer": "pipeline", "settings": {}}}
+    made = notebook(code("explorers.show('pipeline')", [shown]))
+    normalise(made)
+    assert widget not in made.cells[-1].outputs[0].data
+    assert found(made) == []
+
+
 def test_a_live_widget_is_a_problem():
     made = notebook(code("w", [display(**{"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})]))
     assert ["live widget" in what for what in found(made)] == [True]

@@ -19,7 +19,7 @@ NOTEBOOK_METADATA = {
     "language_info": {"name": "python"},
 }
 CELL_METADATA = {"tags", "mystnb", "jupyter"}
-MAX_BYTES = 150_000
+MAX_BYTES = 150_000  # beside the pictures of explorers
 MAX_CODE_LINES = 25
 MIN_ALT_LENGTH = 20
 
@@ -146,13 +146,21 @@ def problems(text):
         return [(None, "was never run; run `tools/nb.py run` on it")]
     found = [problem for rule in RULES for problem in rule(notebook)]
     found += [(cell.id, what) for cell in code_cells(notebook) for rule in CELL_RULES for what in rule(cell)]
-    if len(text.encode()) > MAX_BYTES:
-        found.append(
-            (None, f"takes {len(text.encode()):,} bytes, the limit is {MAX_BYTES:,}; show smaller outputs")
-        )
+    if (size := len(text.encode()) - explorer_bytes(notebook)) > MAX_BYTES:
+        found.append((None, f"takes {size:,} bytes, the limit is {MAX_BYTES:,}; show smaller outputs"))
     if not found:
         found += stored_form(notebook, text)
     return found
+
+
+def explorer_bytes(notebook):
+    """The bytes of the pictures of explorers, which have a limit of their own."""
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    return sum(
+        len(json.dumps(output.data[SVG], ensure_ascii=False).encode())
+        for output in outputs
+        if "explorer" in output.get("metadata", {}).get(SVG, {})
+    )
 
 
 def stored_form(notebook, text):
