@@ -247,3 +247,31 @@ def by_model(series, names, ylabel):
     plt.legend(fontsize=8)
     plt.tight_layout()
     plt.show()
+
+
+def held_in_a_step(histories):
+    """Draw what a rank holds during a step; `histories` maps a label to bytes after each operation."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, held), style in zip(histories.items(), ("-", "--", ":", "-."), strict=False):
+        last = len(held) - 1
+        at = [operation / last for operation in range(len(held))]
+        plt.plot(at, [n / 1e6 for n in held], style, label=label)
+    plt.ylim(bottom=0)
+    plt.xlabel("operations of the step, from the first (0) to the last (1)")
+    plt.ylabel("held on a rank (MB)")
+    plt.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.18), ncol=len(histories), frameon=False)
+    plt.tight_layout()
+    plt.show()
+
+
+def ratios(x, curves, xlabel, ylabel):
+    """Draw a line for each of `curves`, label to values at `x`, both axes logarithmic, and a line at 1."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(curves.items(), itertools.cycle(("-", "--", "-.", ":"))):
+        plt.loglog(x, values, style, label=label)
+    plt.axhline(1, color="gray", linewidth=1)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()

@@ -119,3 +119,19 @@ def test_each_series_has_a_number_for_each_model():
     (axes,) = plt.gcf().axes
     assert [list(line.get_ydata()) for line in axes.lines] == [[44, 52], [58, 46]]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1.7", "1008"]
+
+
+def test_what_is_held_in_a_step_ends_at_one():
+    plots.held_in_a_step({"stage 0": [1e6, 3e6, 2e6], "stage 1": [1e6, 2e6]})
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[1, 3, 2], [1, 2]]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[0, 0.5, 1], [0, 1]]
+
+
+def test_ratios_lie_beside_one():
+    plots.ratios(
+        [1, 10], {"stage 2": [4, 0.4], "stage 3": [6, 0.6]}, "tokens", "sending, relative to computing"
+    )
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[4, 0.4], [6, 0.6], [1, 1]]
+    assert [line.get_label() for line in axes.lines[:2]] == ["stage 2", "stage 3"]

@@ -40,6 +40,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
     memory_of_training,
     network,
     ranks,
+    zero,
 )
 
 __all__ = [
@@ -50,4 +51,5 @@ __all__ = [
     "memory_of_training",
     "network",
     "ranks",
+    "zero",
 ]
