@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from allranks import check
+from allranks import check, plan
 
 
 def verdict(capsys, one_check, answer):
@@ -101,3 +101,40 @@ def test_an_average_without_weights_is_wrong(capsys):
     assert verdict(capsys, check.gradient_averaging.weighted_average, average).startswith(
         "✗ With batches of 26, 2"
     )
+
+
+def test_a_layout_of_gpt_3_is_priced(capsys):
+    said = [
+        verdict(capsys, check.choosing_a_layout.gpt3_on_64, answer)
+        for answer in (
+            None,
+            plan.layout(tp=8, pp=4),
+            plan.layout(tp=8, pp=8, microbatches=64),
+            plan.layout(dp=64, zero_stage=0, microbatches=2),
+            plan.layout(tp=8, pp=8, zero_stage=0, microbatches=128, recomputation="full"),
+            plan.layout(tp=8, pp=4, dp=2, zero_stage=1, microbatches=64, recomputation="selective"),
+        )
+    ]
+    hints = (
+        "Put a plan.layout",
+        "is 32, and",
+        "is 64, and",
+        "on a device of 80 GB",
+        "It fits, with",
+        "66 GB",
+    )
+    assert [hint in line for hint, line in zip(hints, said, strict=True)] == [True] * 6, said
+    assert [line[0] for line in said] == ["✗"] * 5 + ["✓"]
+
+
+def test_an_average_over_all_ranks_mixes_parts(capsys):
+    def average(model, mesh):
+        for p in model.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+
+    assert "which ranks hold the same part" in verdict(capsys, check.choosing_a_layout.right_group, average)
+
+
+@pytest.mark.parametrize("answer, mark", [(3.3, "✓"), (75, "✗"), (1, "✗"), (None, "✗")])
+def test_a_faster_network(capsys, answer, mark):
+    assert verdict(capsys, check.choosing_a_layout.faster_network, answer)[0] == mark
