@@ -1,0 +1,262 @@
+"""What does a format hold? Its bits and range beside others', its numbers around a value, and what it loses.
+
+Below, a histogram of gradients whose binary logarithm is normal, as they are and multiplied by a loss scale:
+what is rounded to 0, keeps fewer bits, or is too large. Numbers are those of `allranks.precision`.
+"""
+
+import math
+
+from ..precision import (
+    FORMATS,
+    bits,
+    histogram,
+    largest,
+    lost,
+    neighbours,
+    number_format,
+    rounded,
+    smallest,
+    smallest_normal,
+    spacing,
+)
+from .controls import Choice, Integer, Scale
+from .svg import WIDE, block, hatches, legend, line, number, path, picture, rectangle, text
+from .words import figures, percent
+
+TITLE = "Floating-point formats, and what gradients lose in them"
+
+WORDS = {"fp8_e4m3": "fp8 E4M3", "fp8_e5m2": "fp8 E5M2"}
+NAMES = tuple((form.name, WORDS.get(form.name, form.name)) for form in FORMATS)
+
+
+def raised(exponent):
+    """An exponent as it is set."""
+    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] if digit != "-" else "⁻" for digit in str(exponent))
+
+
+def said(x, digits=3):
+    """A number of any size: 0.5, 65,504, 5.96 × 10⁻⁸."""
+    size, exponent = abs(x), 0
+    if x == 0 or 0.0001 <= size < 10**6:
+        return figures(x, digits).replace("-", "−")
+    exponent = math.floor(math.log10(size))
+    mantissa = size / 10.0**exponent if exponent > -300 else 0
+    if mantissa + 0.5 / 10 ** (digits - 1) >= 10:
+        mantissa, exponent = mantissa / 10, exponent + 1
+    shown = figures(mantissa, digits)
+    times = "" if shown == "1" else f"{shown} × "
+    return f"{'−' if x < 0 else ''}{times}10{raised(exponent)}"
+
+
+def power(k):
+    """A power of two in words."""
+    return f"2{raised(k)}"
+
+
+VALUES = tuple((m * 10**k, said(m * 10**k)) for k in range(0, 6) for m in (1, 3))
+VALUES = tuple((m / 10**k, said(m / 10**k)) for k in range(9, 0, -1) for m in (1, 3)) + VALUES
+CONTROLS = (
+    Choice("dtype", "format", NAMES, "fp16"),
+    Scale("x", "a value x", VALUES, 1),
+    Scale("middle", "gradients around", tuple((k, power(k)) for k in range(-40, 1)), -18),
+    Integer("spread", "spread σ in binades", 1, 6, 4),
+    Scale("scale", "loss scale", tuple((k, power(k)) for k in range(0, 25)), 10),
+)
+LEFT, LOW, HIGH = 84, -60, 32
+RANGE_LOW, RANGE_HIGH = -152, 130
+
+
+def draw(width, *, dtype, x, middle, spread, scale):
+    """The picture, from the bits of all formats down to the histogram."""
+    name, mark = WORDS.get(dtype, dtype), f"precision-{width}"
+    marks, top = layouts(width, dtype)
+    drawn, top = ranges(width, dtype, x, top, mark)
+    marks += drawn
+    drawn, top = ruler(width, dtype, name, x, top + 34)
+    marks += drawn
+    plain, scaled = lost(dtype, middle, spread), lost(dtype, middle, spread, 2.0**scale)
+    marks.append(text(0, top + 36, f"gradients around {power(middle)} in {name}", bold=True))
+    top += 42
+    for label, k, what in (("as they are", 0, plain), (f"times {power(scale)}", scale, scaled)):
+        drawn, top = gradients(width, dtype, top, mark, label, middle + k, spread, what)
+        marks += drawn
+    marks += binades(width, top)
+    entries = (
+        ("alarm", "rounded to 0", False),
+        ("backward-input", "fewer bits", True),
+        ("forward", "all bits", False),
+        ("comm", "too large", True),
+    )
+    drawn, height = legend(0, top + 46, width, entries, mark)
+    words = (
+        f"{name} has {bits(dtype)} bits, {number_format(dtype).exponent_bits} of exponent and "
+        f"{number_format(dtype).mantissa_bits} of mantissa: largest {said(largest(dtype), 5)}, smallest "
+        f"{said(smallest(dtype))}. {around(dtype, x)} Of gradients around {power(middle)}, "
+        f"{share(plain.zero)} round to 0, {share(plain.subnormal)} keep fewer bits, "
+        f"{share(plain.overflow)} are too large; times {power(scale)}: "
+        f"{share(scaled.zero)}, {share(scaled.subnormal)}, {share(scaled.overflow)}."
+    )
+    return {"svg": picture(width, top + 40 + height, hatches(mark), marks, drawn), "text": words}
+
+
+def share(part):
+    """A part of the gradients in words."""
+    if part < 1e-9:
+        return "0 %"
+    return "under 0.1 %" if part < 0.001 else "over 99.9 %" if 0.999 < part < 1 else percent(part)
+
+
+def around(dtype, x):
+    """A sentence about the numbers around `x`."""
+    if x > largest(dtype):
+        end = "infinity" if number_format(dtype).infinities else "the largest number"
+        return f"{said(x)} is too large: it becomes {end}."
+    held = rounded(dtype, x)
+    step = spacing(dtype, held)
+    return (
+        f"{said(x)} is held as {said(held, 5)}; the next number is {said(step)} away, "
+        f"and adding less than {said(step / 2)} is lost."
+    )
+
+
+def layouts(width, dtype):
+    """The bits of each format, and where they end."""
+    unit = 8.5 if width == WIDE else 8.4
+    marks = [text(LEFT, 14, "sign, exponent, mantissa: bits", size=12, ink="ink-soft")]
+    for row, form in enumerate(FORMATS):
+        y, chosen = 24 + 26 * row, form.name == dtype
+        marks.append(text(0, y + 15, WORDS.get(form.name, form.name), size=12, bold=chosen))
+        left = LEFT
+        for many, fill, ink in (
+            (1, "ink", "paper"),
+            (form.exponent_bits, "ink-soft", "paper"),
+            (form.mantissa_bits, "idle", "ink"),
+        ):
+            marks.append(rectangle(left, y, many * unit - 1, 20, fill))
+            if many > 1:
+                marks.append(text(left + (many * unit - 1) / 2, y + 14, many, "middle", 11, ink, True))
+            left += many * unit
+        if chosen:
+            marks.append(rectangle(LEFT - 2.5, y - 2.5, left - LEFT + 4, 25, None, "accent"))
+    return marks, 24 + 26 * len(FORMATS)
+
+
+def ranges(width, dtype, x, below, mark):
+    """The range of each format: beside its bits where there is room, else below them."""
+    left, top, row = (400, 24, 26) if width == WIDE else (LEFT, below + 34, 22)
+    size, bottom = width - left - 4, top + row * len(FORMATS)
+
+    def at(k):
+        return left + (k - RANGE_LOW) / (RANGE_HIGH - RANGE_LOW) * size
+
+    marks = [text(left, top - 10, "range (striped: fewer bits)", size=12, ink="ink-soft")]
+    for each, form in enumerate(FORMATS):
+        y, chosen = top + row * each, form.name == dtype
+        low, normal, high = (
+            at(math.log2(limit(form.name))) for limit in (smallest, smallest_normal, largest)
+        )
+        high_bar = 12 if width != WIDE else 14
+        if width != WIDE:
+            marks.append(text(0, y + 11, WORDS.get(form.name, form.name), size=12, bold=chosen))
+        y += 3 if width == WIDE else 0
+        if chosen:
+            marks.append(block(low, y, normal - low, high_bar, "backward-input", mark))
+            marks.append(block(normal, y, high - normal, high_bar, "forward"))
+        else:
+            marks.append(rectangle(low, y, normal - low, high_bar, "grid"))
+            marks.append(rectangle(normal, y, high - normal, high_bar, "grid-strong"))
+    for exponent in (-40, -20, 0, 20):
+        place = at(exponent * math.log2(10))
+        marks.append(line(place, bottom - 2, place, bottom + 3))
+        label = f"10{raised(exponent)}" if exponent else "1"
+        marks.append(text(place, bottom + 16, label, "middle", 11, "ink-soft"))
+    place = at(math.log2(x))
+    marks.append(line(place, top - 4, place, bottom - 2, "ink", 1.5))
+    side = "end" if place > width - 30 else "start"
+    marks.append(text(place + (4 if side == "start" else -4), bottom + 2, "x", side, 12, bold=True))
+    return marks, bottom + 16
+
+
+def ruler(width, dtype, name, x, top):
+    """The numbers of the format around `x`, the one it is rounded to marked."""
+    value = rounded(dtype, x)
+    here = min(value, largest(dtype))
+    numbers = [here]
+    for _ in range(4):
+        if numbers[-1] < largest(dtype):
+            numbers.append(neighbours(dtype, numbers[-1])[1])
+    for _ in range(8):
+        numbers.insert(
+            0, neighbours(dtype, numbers[0])[0] if here < largest(dtype) else previous(dtype, numbers)
+        )
+    step, middle, y = spacing(dtype, here), width / 2, top + 62
+
+    def at(each):
+        return middle + (each - here) / step * (width - 40) / 9
+
+    marks = [text(0, top, f"numbers of {name} around x = {said(x)}", bold=True)]
+    if x > largest(dtype):
+        detail = f"too large: the largest is {said(here, 6)}"
+    else:
+        detail = f"held as {said(here, 6)} · spacing {said(step)}"
+    marks.append(text(0, top + 19, detail, size=12, ink="ink-soft"))
+    marks.append(line(8, y, width - 8, y))
+    labels = []
+    for each in [here] + numbers:
+        place = at(each)
+        if 16 <= place <= width - 16:
+            marks.append(line(place, y - 7, place, y + 7, "grid-strong"))
+            shown = said(each, 9 if step < abs(here) / 10**5 else 6)
+            needed = 3.4 * len(shown) + 5
+            inside = place >= needed and place + needed <= width
+            if inside and all(abs(place - other) > needed + room for other, room in labels):
+                labels.append((place, needed))
+                marks.append(text(place, y + 23, shown, "middle", 11, "ink-soft"))
+    marks.append(line(middle, y - 9, middle, y + 9, "accent", 3))
+    place = max(14, min(width - 14, at(x)))
+    marks.append(path(f"M{number(place)} {number(y - 12)}l-6 -10h12z", None, fill="ink"))
+    side = 1 if place < width - 30 else -1
+    marks.append(text(place + 10 * side, y - 14, "x", "start" if side > 0 else "end", 12, bold=True))
+    return marks, y + 24
+
+
+def previous(dtype, numbers):
+    """The number below the first of `numbers`, which may be the largest one."""
+    return numbers[0] - spacing(dtype, numbers[0])
+
+
+def gradients(width, dtype, top, mark, label, middle, spread, what):
+    """A histogram, coloured by what becomes of each binade; where it ends."""
+    wide, high = width == WIDE, 62
+    marks = [text(0, top + 18, label, size=12)]
+    parts = f"{share(what.zero)} → 0 · {share(what.subnormal)} fewer bits · {share(what.overflow)} too large"
+    marks.append(
+        text(width if wide else 0, top + (18 if wide else 35), parts, "end" if wide else "start", 12)
+    )
+    base = top + (26 if wide else 43) + high
+    unit = width / (HIGH - LOW)
+    shares = histogram(LOW, HIGH, middle, spread)
+    tallest = max(histogram(-1, 1, 0, spread))
+    bounds = [math.log2(limit) for limit in (smallest(dtype) / 2, smallest_normal(dtype), largest(dtype))]
+    fills = (("alarm", None), ("backward-input", mark), ("forward", None), ("comm", mark))
+    marks.append(line(0, base, width, base))
+    for index, part in enumerate(shares):
+        size = part / tallest * (high - 4)
+        if size >= 0.3:
+            fill, hatch = fills[sum(LOW + index >= bound for bound in bounds)]
+            marks.append(block(index * unit + 0.4, base - size, unit - 0.8, size, fill, hatch))
+    for bound in bounds:
+        if LOW < bound < HIGH:
+            place = (bound - LOW) * unit
+            marks.append(line(place, base - high, place, base, "ink-soft", 1, "3 3"))
+    return marks, base
+
+
+def binades(width, top):
+    """The axis below the histograms."""
+    marks, unit = [], width / (HIGH - LOW)
+    for k in range(LOW + 10, HIGH, 10 if width == WIDE else 20):
+        place = (k - LOW) * unit
+        marks.append(line(place, top, place, top + 4))
+        marks.append(text(place, top + 17, power(k) if k else "1", "middle", 11, "ink-soft"))
+    return marks
