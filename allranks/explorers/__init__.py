@@ -9,7 +9,7 @@ It computes nothing itself: it asks the arithmetic, and runs wherever that runs.
 from .controls import settings
 from .svg import NARROW, WIDE
 
-NAMES = ("pipeline", "zero", "memory", "all_reduce", "buckets")
+NAMES = ("pipeline", "zero", "memory", "all_reduce", "buckets", "tensor_parallel", "mesh")
 
 
 def explorer(name):

@@ -143,7 +143,7 @@ def legend(x, y, width, entries, mark):
     """Lines of entries (colour, words, hatched), wrapped to `width`; returns (marks, height)."""
     marks, left, top = [], x, y
     for fill, words, hatch in entries:
-        needed = 24 + 6.6 * len(words) + 14
+        needed = 24 + 7.4 * len(words) + 16
         if left > x and left + needed > x + width:
             left, top = x, top + 21
         marks.append(block(left, top - 11, 18, 14, fill, mark if hatch else None))
