@@ -58,6 +58,13 @@ def route(tokens, experts, top_k, skew, seed=1):
     return routes
 
 
+def route_ranks(ranks, tokens, experts, top_k, skew, seed=1):
+    """`route` for each of `ranks` ranks with `tokens` tokens, each with numbers of its own."""
+    whole("seed", seed, 0)
+    seeds = [(seed * 4096 + rank) * 2654435761 % 2**32 for rank in range(whole("ranks", ranks, 1, 4096))]
+    return [route(tokens, experts, top_k, skew, own) for own in seeds]
+
+
 def expert_capacity(tokens, experts, top_k, factor):
     """Tokens that an expert takes from a rank with `tokens`: ⌈k · tokens · factor / experts⌉."""
     whole("tokens", tokens)
@@ -90,6 +97,12 @@ def dropped(dispatched):
 def lost_tokens(dispatched):
     """How many tokens of a `Dispatch` reach no expert: only the residual connection carries them on."""
     return sum(not any(choices) for choices in dispatched.kept)
+
+
+def empty_slots(dispatches, capacity):
+    """The part of all buffers that carries no token: of `capacity` slots an expert on every rank."""
+    slots = sum(len(each.taken) for each in dispatches) * whole("capacity", capacity)
+    return 1 - sum(sum(each.taken) for each in dispatches) / slots
 
 
 def rank_load(dispatches, ranks):

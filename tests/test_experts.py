@@ -98,6 +98,20 @@ def test_loads_and_crossings_are_those_of_the_tokens(count, ranks):
     assert experts.imbalance(loads) == pytest.approx(max(loads) / (sum(loads) / ranks))
 
 
+def test_ranks_route_with_numbers_of_their_own():
+    routes = experts.route_ranks(8, 5000, 4, 1, 0)
+    firsts = [[chosen[0] for chosen in each] for each in routes]
+    for one, other in itertools.combinations(firsts, 2):
+        assert sum(a == b for a, b in zip(one, other)) / 5000 == pytest.approx(0.25, abs=0.03)
+    assert len({first[0] for first in firsts}) > 1 and routes == experts.route_ranks(8, 5000, 4, 1, 0)
+    assert routes != experts.route_ranks(8, 5000, 4, 1, 0, seed=2)
+
+
+def test_empty_slots_are_those_without_a_token():
+    dispatches = [experts.dispatch([(0,), (0,), (1,)], 4, 2), experts.dispatch([(3,)] * 5, 4, 2)]
+    assert experts.empty_slots(dispatches, 2) == 1 - (3 + 2) / 16
+
+
 def test_an_all_to_all_carries_the_buffer_but_for_the_own_part():
     buffer = 8 * 10 * 4096 * 2
     assert experts.buffer_bytes(8, 10, 4096) == buffer
