@@ -264,14 +264,48 @@ def held_in_a_step(histories):
     plt.show()
 
 
-def ratios(x, curves, xlabel, ylabel):
-    """Draw a line for each of `curves`, label to values at `x`, both axes logarithmic, and a line at 1."""
-    plt.figure(figsize=(6, 3.2))
-    for (label, values), style in zip(curves.items(), itertools.cycle(("-", "--", "-.", ":"))):
-        plt.loglog(x, values, style, label=label)
-    plt.axhline(1, color="gray", linewidth=1)
-    plt.xlabel(xlabel)
-    plt.ylabel(ylabel)
-    plt.legend(fontsize=8)
+def sent_by_rank(series, bound):
+    """Draw a bar for each label and rank of `series`, in multiples of the message, and a line at `bound`."""
+    plt.figure(figsize=(6, 2.8))
+    width = 0.8 / len(series)
+    for i, ((label, sent), hatch) in enumerate(zip(series.items(), ("", "//", "xx", ".."), strict=False)):
+        places = [rank - 0.4 + (i + 0.5) * width for rank in range(len(sent))]
+        plt.bar(places, sent, width, hatch=hatch, edgecolor="white", label=label.replace("_", " "))
+    plt.axhline(bound, linestyle=":", color="gray", label="bound")
+    plt.xlabel("rank")
+    plt.ylabel("sent (multiples of n)")
+    plt.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, fontsize=8, frameon=False)
     plt.tight_layout()
+    plt.show()
+
+
+def roofline(points):
+    """Draw operations under a roof; `points` maps a name to (intensity / ridge, share of the peak)."""
+    figure, axes = plt.subplots(figsize=(6, 3.4))
+    left, right = min(0.01, *(x for x, _ in points.values())) / 2, 2 * max(x for x, _ in points.values())
+    axes.loglog([left, 1, right], [left, 1, 1], "-", color="gray", label="roof")
+    for (name, point), marker in zip(points.items(), itertools.cycle("oD^vsP*"), strict=False):
+        axes.loglog(*point, marker, label=name)
+    axes.axvline(1, linestyle=":", color="gray")
+    axes.set(xlabel="FLOPs a byte, relative to the ridge", ylabel="share of the peak")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    plt.show()
+
+
+def kept_over_a_step(curves, ylabel):
+    """Draw what is kept, event by event, a panel for each curve.
+
+    `curves` maps a label to (what is kept after each event, the event at which forward ends).
+    """
+    figure, axes = plt.subplots(1, len(curves), figsize=(6.4, 2.6), sharey=True, squeeze=False)
+    for place, (label, (kept, turn)) in zip(axes.flat, curves.items(), strict=True):
+        place.fill_between(range(len(kept)), kept, step="post", alpha=0.3)
+        place.step(range(len(kept)), kept, where="post")
+        place.axvline(turn, linestyle=":", color="gray")
+        place.set(xlabel=label, xticks=[turn / 2, (turn + len(kept)) / 2])
+        place.set_xticklabels(["forward", "backward"], fontsize=8)
+        place.tick_params(axis="x", length=0)
+    axes[0, 0].set_ylabel(ylabel)
+    figure.tight_layout()
     plt.show()

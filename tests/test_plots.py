@@ -128,10 +128,27 @@ def test_what_is_held_in_a_step_ends_at_one():
     assert [list(line.get_xdata()) for line in axes.lines] == [[0, 0.5, 1], [0, 1]]
 
 
-def test_ratios_lie_beside_one():
-    plots.ratios(
-        [1, 10], {"stage 2": [4, 0.4], "stage 3": [6, 0.6]}, "tokens", "sending, relative to computing"
-    )
+def test_bytes_sent_are_a_bar_for_each_rank_beside_the_bound():
+    plots.sent_by_rank({"ring": [1.5, 1.5], "binomial_tree": [2, 1]}, bound=1.5)
     (axes,) = plt.gcf().axes
-    assert [list(line.get_ydata()) for line in axes.lines] == [[4, 0.4], [6, 0.6], [1, 1]]
-    assert [line.get_label() for line in axes.lines[:2]] == ["stage 2", "stage 3"]
+    assert [bar.get_height() for bar in axes.patches] == [1.5, 1.5, 2, 1]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["bound", "ring", "binomial tree"]
+    assert list(axes.lines[0].get_ydata()) == [1.5, 1.5]
+
+
+def test_operations_are_points_under_a_roof():
+    plots.roofline({"addition": (0.02, 0.02), "product": (7, 0.9)})
+    (axes,) = plt.gcf().axes
+    roof, addition, product, _ = axes.lines
+    assert list(roof.get_ydata())[1:] == [1, 1]
+    assert roof.get_xdata()[0] == roof.get_ydata()[0]
+    assert [addition.get_label(), product.get_label()] == ["addition", "product"]
+    assert (product.get_xdata()[0], product.get_ydata()[0]) == (7, 0.9)
+
+
+def test_what_is_kept_over_a_step_has_a_panel_for_each_way():
+    plots.kept_over_a_step({"none": ([0, 5, 9, 0], 2), "full": ([0, 1, 5, 0], 1)}, "kept (sbh)")
+    panels = plt.gcf().axes
+    assert [panel.get_xlabel() for panel in panels] == ["none", "full"]
+    assert list(panels[0].lines[0].get_ydata()) == [0, 5, 9, 0]
+    assert panels[1].lines[1].get_xdata()[0] == 1
