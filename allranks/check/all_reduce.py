@@ -1,0 +1,117 @@
+"""The exercises of the chapter All-reduce."""
+
+import torch
+import torch.distributed as dist
+
+from allranks import collectives, launch
+from allranks.check import exercise
+from allranks.trace import trace
+
+SECONDS = 8.0
+WORLD_SIZES = (2, 3, 5, 6)
+
+
+def _number(answer):
+    assert answer is not None, "Put a number in the place of None."
+    assert isinstance(answer, int | float) and not isinstance(answer, bool), f"{answer!r} is not a number."
+
+
+def _only_messages(calls):
+    others = sorted({kind for counted in calls for kind in counted} - {"send", "recv", "barrier"})
+    assert not others, f"It calls {', '.join(others)}: only messages between two ranks are allowed here."
+
+
+@exercise
+def ring(answer):
+    """`answer(t)` leaves the sum of all ranks' tensors in `t`, and sends what a ring sends."""
+
+    def on_rank(elements):
+        t = (torch.arange(elements) + 1) * 10 ** dist.get_rank()
+        with trace() as counted:
+            answer(t)
+        return t, counted.calls, counted.sent
+
+    for p in WORLD_SIZES:
+        for elements in (p, 2 * p + 1):
+            on_ranks = launch(on_rank, elements, world_size=p, timeout=SECONDS)
+            _only_messages([calls for _, calls, _ in on_ranks])
+            assert any(sent for *_, sent in on_ranks), "Nothing was sent yet."
+            expected = (torch.arange(elements) + 1) * int("1" * p)
+            for rank, (t, _, _) in enumerate(on_ranks):
+                assert t.shape == expected.shape, f"With {p} ranks, rank {rank}'s tensor changed its shape."
+                for place in range(elements):
+                    got, right = int(t[place]), int(expected[place])
+                    assert got == right, (
+                        f"With {p} ranks of {elements} elements, element {place} of rank {rank} "
+                        f"is {got:0{p}} and not {right:0{p}}: a digit for each rank that is in the sum."
+                    )
+            sent = [sent for *_, sent in on_ranks]
+            most = 2 * (8 * elements - 8 * (elements // p))
+            assert sum(sent) == collectives.lower_bound("all_reduce", 8 * elements, p).nbytes * p, (
+                f"The sums are right, but {p} ranks send {sum(sent)} bytes, and 2(p-1)n are enough."
+            )
+            assert max(sent) <= most, (
+                f"The sums are right, but one of {p} ranks sends {max(sent)} bytes, and on a ring "
+                f"no rank sends more than {most}."
+            )
+    return f"Every rank is in every sum once, with {', '.join(map(str, WORLD_SIZES))} ranks."
+
+
+@exercise
+def gather(answer):
+    """`answer(mine)` returns all ranks' tensors in order, after ⌈log2 p⌉ rounds of p−1 times its bytes."""
+
+    def on_rank(elements):
+        mine = torch.arange(elements) + 100 * dist.get_rank()
+        with trace() as counted:
+            whole = answer(mine)
+        return whole, counted.calls, counted.sent
+
+    for p in (2, 3, 4, 5, 8):
+        for elements in (1, 3):
+            on_ranks = launch(on_rank, elements, world_size=p, timeout=SECONDS)
+            _only_messages([calls for _, calls, _ in on_ranks])
+            expected = torch.cat([torch.arange(elements) + 100 * rank for rank in range(p)])
+            for rank, (whole, _, _) in enumerate(on_ranks):
+                assert whole is not None, "The function returns nothing yet: return what all ranks had."
+                assert isinstance(whole, torch.Tensor), f"Rank {rank} returned no tensor, but {whole!r:.60}."
+                all_there = sorted(whole.flatten().tolist()) == expected.tolist()
+                assert torch.equal(whole, expected), (
+                    f"With {p} ranks, rank {rank} returned {whole.tolist()}, not {expected.tolist()}."
+                    + " All there, but not in the order of the ranks." * all_there
+                )
+            rounds = collectives.cost("all_gather", "bruck", 8 * elements * p, p).rounds
+            for rank, (_, calls, sent) in enumerate(on_ranks):
+                assert max(calls["send"], calls["recv"]) <= rounds, (
+                    f"All in order, but with {p} ranks it takes {rounds} rounds, and rank {rank} "
+                    f"sent {calls['send']} messages and received {calls['recv']}."
+                )
+                assert sent <= 8 * elements * (p - 1), (
+                    f"All in order and in few rounds, but with {p} ranks rank {rank} sent {sent:.0f} bytes, "
+                    f"and {8 * elements * (p - 1)} are enough: in the last round, what the other lacks."
+                )
+    return "A ring's bytes in a tree's rounds, for 2, 3, 4, 5 and 8 ranks."
+
+
+@exercise
+def messages(answer):
+    """`answer`: the messages about one element that a reduce-scatter on 8 ranks takes at least."""
+    _number(answer)
+    assert answer != 14, "That is an all-reduce: here nobody else has to be told the sum."
+    assert answer != 8, "The rank that is responsible has its own number already."
+    assert answer != 3, "Three rounds may be enough; in each of them there are several messages."
+    assert answer == 7, "Not that many: which ranks have to send at least one message, and when?"
+    return "7: one from each rank that the sum needs, and none to tell the others."
+
+
+@exercise
+def gradients(answer):
+    """`answer`: bytes that each of 64 ranks sends at least to all-reduce 7e9 gradients of 2 bytes."""
+    _number(answer)
+    expected = collectives.ring_all_reduce_bytes(14e9, 64)
+    assert abs(answer / expected - 0.5) > 0.005, "Half of it: a reduce-scatter, or 1 byte a gradient?"
+    assert abs(answer / 14e9 - 1) > 0.002, "That is the size of the gradients; more than that has to leave."
+    assert abs(answer / 28e9 - 1) > 0.002, "Nearly: 2n is the limit for many ranks, and here there are 64."
+    assert abs(answer * 1e9 / expected - 1) > 0.002, "In bytes, not in gigabytes."
+    assert abs(answer / expected - 1) <= 0.002, f"Not {answer:.4g}: 2(p-1)/p of 14 GB."
+    return f"{expected / 1e9:.1f} GB from each rank, at every step."
