@@ -65,7 +65,8 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
         f"The busiest rank has {fixed(imbalance(rank_load(dispatches, ranks)), 2)} times the mean load. "
     )
     if ranks > 1:
-        words += f"An all-to-all sends {size}, four times a step and layer; without empty slots {scaled(needed, 'B')}."
+        words += f"An all-to-all sends {size}, four times a step and layer; "
+        words += f"without empty slots {scaled(needed, 'B')}."
     else:
         words += "Nothing is sent."
     return {

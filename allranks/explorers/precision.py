@@ -9,7 +9,6 @@ import math
 from ..precision import (
     FORMATS,
     bits,
-    histogram,
     largest,
     lost,
     neighbours,
@@ -20,18 +19,14 @@ from ..precision import (
     spacing,
 )
 from .controls import Choice, Integer, Scale
+from .precision_histogram import binades, gradients, power, raised, share
 from .svg import WIDE, block, hatches, legend, line, number, path, picture, rectangle, text
-from .words import figures, percent
+from .words import figures
 
 TITLE = "Floating-point formats, and what gradients lose in them"
 
 WORDS = {"fp8_e4m3": "fp8 E4M3", "fp8_e5m2": "fp8 E5M2"}
 NAMES = tuple((form.name, WORDS.get(form.name, form.name)) for form in FORMATS)
-
-
-def raised(exponent):
-    """An exponent as it is set."""
-    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] if digit != "-" else "⁻" for digit in str(exponent))
 
 
 def said(x, digits=3):
@@ -40,17 +35,12 @@ def said(x, digits=3):
     if x == 0 or 0.0001 <= size < 10**6:
         return figures(x, digits).replace("-", "−")
     exponent = math.floor(math.log10(size))
-    mantissa = size / 10.0**exponent if exponent > -300 else 0
+    mantissa = size / 10.0**exponent
     if mantissa + 0.5 / 10 ** (digits - 1) >= 10:
         mantissa, exponent = mantissa / 10, exponent + 1
     shown = figures(mantissa, digits)
     times = "" if shown == "1" else f"{shown} × "
     return f"{'−' if x < 0 else ''}{times}10{raised(exponent)}"
-
-
-def power(k):
-    """A power of two in words."""
-    return f"2{raised(k)}"
 
 
 VALUES = tuple((m * 10**k, said(m * 10**k)) for k in range(0, 6) for m in (1, 3))
@@ -62,7 +52,7 @@ CONTROLS = (
     Integer("spread", "spread σ in binades", 1, 6, 4),
     Scale("scale", "loss scale", tuple((k, power(k)) for k in range(0, 25)), 10),
 )
-LEFT, LOW, HIGH = 84, -60, 32
+LEFT = 84
 RANGE_LOW, RANGE_HIGH = -152, 130
 
 
@@ -97,13 +87,6 @@ def draw(width, *, dtype, x, middle, spread, scale):
         f"{share(scaled.zero)}, {share(scaled.subnormal)}, {share(scaled.overflow)}."
     )
     return {"svg": picture(width, top + 40 + height, hatches(mark), marks, drawn), "text": words}
-
-
-def share(part):
-    """A part of the gradients in words."""
-    if part < 1e-9:
-        return "0 %"
-    return "under 0.1 %" if part < 0.001 else "over 99.9 %" if 0.999 < part < 1 else percent(part)
 
 
 def around(dtype, x):
@@ -155,16 +138,16 @@ def ranges(width, dtype, x, below, mark):
         low, normal, high = (
             at(math.log2(limit(form.name))) for limit in (smallest, smallest_normal, largest)
         )
-        high_bar = 12 if width != WIDE else 14
+        tall = 14 if width == WIDE else 12
         if width != WIDE:
             marks.append(text(0, y + 11, WORDS.get(form.name, form.name), size=12, bold=chosen))
         y += 3 if width == WIDE else 0
         if chosen:
-            marks.append(block(low, y, normal - low, high_bar, "backward-input", mark))
-            marks.append(block(normal, y, high - normal, high_bar, "forward"))
+            marks.append(block(low, y, normal - low, tall, "backward-input", mark))
+            marks.append(block(normal, y, high - normal, tall, "forward"))
         else:
-            marks.append(rectangle(low, y, normal - low, high_bar, "grid"))
-            marks.append(rectangle(normal, y, high - normal, high_bar, "grid-strong"))
+            marks.append(rectangle(low, y, normal - low, tall, "grid"))
+            marks.append(rectangle(normal, y, high - normal, tall, "grid-strong"))
     for exponent in (-40, -20, 0, 20):
         place = at(exponent * math.log2(10))
         marks.append(line(place, bottom - 2, place, bottom + 3))
@@ -223,40 +206,3 @@ def ruler(width, dtype, name, x, top):
 def previous(dtype, numbers):
     """The number below the first of `numbers`, which may be the largest one."""
     return numbers[0] - spacing(dtype, numbers[0])
-
-
-def gradients(width, dtype, top, mark, label, middle, spread, what):
-    """A histogram, coloured by what becomes of each binade; where it ends."""
-    wide, high = width == WIDE, 62
-    marks = [text(0, top + 18, label, size=12)]
-    parts = f"{share(what.zero)} → 0 · {share(what.subnormal)} fewer bits · {share(what.overflow)} too large"
-    marks.append(
-        text(width if wide else 0, top + (18 if wide else 35), parts, "end" if wide else "start", 12)
-    )
-    base = top + (26 if wide else 43) + high
-    unit = width / (HIGH - LOW)
-    shares = histogram(LOW, HIGH, middle, spread)
-    tallest = max(histogram(-1, 1, 0, spread))
-    bounds = [math.log2(limit) for limit in (smallest(dtype) / 2, smallest_normal(dtype), largest(dtype))]
-    fills = (("alarm", None), ("backward-input", mark), ("forward", None), ("comm", mark))
-    marks.append(line(0, base, width, base))
-    for index, part in enumerate(shares):
-        size = part / tallest * (high - 4)
-        if size >= 0.3:
-            fill, hatch = fills[sum(LOW + index >= bound for bound in bounds)]
-            marks.append(block(index * unit + 0.4, base - size, unit - 0.8, size, fill, hatch))
-    for bound in bounds:
-        if LOW < bound < HIGH:
-            place = (bound - LOW) * unit
-            marks.append(line(place, base - high, place, base, "ink-soft", 1, "3 3"))
-    return marks, base
-
-
-def binades(width, top):
-    """The axis below the histograms."""
-    marks, unit = [], width / (HIGH - LOW)
-    for k in range(LOW + 10, HIGH, 10 if width == WIDE else 20):
-        place = (k - LOW) * unit
-        marks.append(line(place, top, place, top + 4))
-        marks.append(text(place, top + 17, power(k) if k else "1", "middle", 11, "ink-soft"))
-    return marks
