@@ -97,9 +97,14 @@ def around(dtype, x):
     held = rounded(dtype, x)
     step = spacing(dtype, held)
     return (
-        f"{said(x)} is held as {said(held, 5)}; the next number is {said(step)} away, "
+        f"{said(x)} is held as {exactly(held, x)}; the next number is {said(step)} away, "
         f"and adding less than {said(step / 2)} is lost."
     )
+
+
+def exactly(held, x):
+    """What is held in place of `x`, with the digits that show where they differ."""
+    return said(held, 9 if held != x and said(held, 6) == said(x, 6) else 6)
 
 
 def layouts(width, dtype):
@@ -181,7 +186,7 @@ def ruler(width, dtype, name, x, top):
     if x > largest(dtype):
         detail = f"too large: the largest is {said(here, 6)}"
     else:
-        detail = f"held as {said(here, 6)} · spacing {said(step)}"
+        detail = f"held as {exactly(here, x)} · spacing {said(step)}"
     marks.append(text(0, top + 19, detail, size=12, ink="ink-soft"))
     marks.append(line(8, y, width - 8, y))
     labels = []

@@ -6,7 +6,7 @@ from ..precision import histogram, largest, smallest, smallest_normal
 from .svg import WIDE, block, line, text
 from .words import percent
 
-LOW, HIGH = -60, 32
+LOW, HIGH = -60, 40
 
 
 def raised(exponent):
