@@ -281,13 +281,14 @@ def sent_by_rank(series, bound):
 
 def roofline(points):
     """Draw operations under a roof; `points` maps a name to (intensity / ridge, share of the peak)."""
-    figure, axes = plt.subplots(figsize=(6, 3.4))
+    figure, axes = plt.subplots(figsize=(5.4, 2.7))
     left, right = min(0.01, *(x for x, _ in points.values())) / 2, 2 * max(x for x, _ in points.values())
     axes.loglog([left, 1, right], [left, 1, 1], "-", color="gray", label="roof")
     for (name, point), marker in zip(points.items(), itertools.cycle("oD^vsP*"), strict=False):
         axes.loglog(*point, marker, label=name)
     axes.axvline(1, linestyle=":", color="gray")
     axes.set(xlabel="FLOPs a byte, relative to the ridge", ylabel="share of the peak")
+    axes.minorticks_off()
     axes.legend(fontsize=8)
     figure.tight_layout()
     plt.show()
@@ -298,9 +299,8 @@ def kept_over_a_step(curves, ylabel):
 
     `curves` maps a label to (what is kept after each event, the event at which forward ends).
     """
-    figure, axes = plt.subplots(1, len(curves), figsize=(6.4, 2.6), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(1, len(curves), figsize=(6, 2.2), sharey=True, squeeze=False)
     for place, (label, (kept, turn)) in zip(axes.flat, curves.items(), strict=True):
-        place.fill_between(range(len(kept)), kept, step="post", alpha=0.3)
         place.step(range(len(kept)), kept, where="post")
         place.axvline(turn, linestyle=":", color="gray")
         place.set(xlabel=label, xticks=[turn / 2, (turn + len(kept)) / 2])

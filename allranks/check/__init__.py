@@ -40,6 +40,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
     gradient_averaging,
     memory_of_training,
     network,
+    one_device,
     ranks,
     zero,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "gradient_averaging",
     "memory_of_training",
     "network",
+    "one_device",
     "ranks",
     "zero",
 ]
