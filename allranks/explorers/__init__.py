@@ -9,7 +9,18 @@ It computes nothing itself: it asks the arithmetic, and runs wherever that runs.
 from .controls import settings
 from .svg import NARROW, WIDE
 
-NAMES = ("pipeline", "zero", "memory", "all_reduce", "buckets", "tensor_parallel", "mesh")
+NAMES = (
+    "all_reduce",
+    "precision",
+    "memory",
+    "buckets",
+    "zero",
+    "tensor_parallel",
+    "pipeline",
+    "context_parallel",
+    "experts",
+    "mesh",
+)
 
 
 def explorer(name):
