@@ -33,6 +33,13 @@ def ring(t, start=0):
         transfer(parts[(rank + start - i) % p], right, parts[(rank + start - 1 - i) % p], left)
 
 
+def misplaced(t):
+    """Right with two ranks, and with a tensor of equal elements."""
+    ring(t, start=1)
+    if dist.get_world_size() > 2:
+        t[1:] = t[1:].flip(0)
+
+
 def everybody(t):
     rank, p = dist.get_rank(), dist.get_world_size()
     mine, came = t.clone(), torch.empty_like(t)
@@ -71,7 +78,8 @@ def with_torch(mine):
     "one_check, answer, says",
     [
         (HERE.ring, lambda t: ring(t, start=1), "✓ Every rank is in every sum once"),
-        (HERE.ring, ring, "✗ With 2 ranks of 2 elements, element 0 of rank 0 is 01 and not 11"),
+        (HERE.ring, ring, "✗ With 2 ranks and 2 elements, element 0 of rank 0 has the digits 01"),
+        (HERE.ring, misplaced, "✗ With 3 ranks and 3 elements, element 1 of rank 0 is a complete sum, but"),
         (HERE.ring, everybody, "✗ The sums are right, but 3 ranks send 144 bytes"),
         (HERE.ring, lambda t: None, "✗ Nothing was sent yet"),
         (HERE.ring, dist.all_reduce, "✗ It calls all_reduce"),

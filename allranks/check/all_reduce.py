@@ -25,30 +25,37 @@ def _only_messages(calls):
 def ring(answer):
     """`answer(t)` leaves the sum of all ranks' tensors in `t`, and sends what a ring sends."""
 
-    def on_rank(elements):
-        t = (torch.arange(elements) + 1) * 10 ** dist.get_rank()
+    def on_rank(sizes):
+        return [one_size(elements) for elements in sizes]
+
+    def one_size(elements):
+        rank, p = dist.get_rank(), dist.get_world_size()
+        t = 10**rank + torch.arange(elements) * 10**p * (rank == 0)  # a digit a rank; the place in front
         with trace() as counted:
             answer(t)
         return t, counted.calls, counted.sent
 
     for p in WORLD_SIZES:
-        for elements in (p, 2 * p + 1):
-            on_ranks = launch(on_rank, elements, world_size=p, timeout=SECONDS)
+        sizes = (p, 2 * p + 1)
+        for elements, on_ranks in zip(sizes, zip(*launch(on_rank, sizes, world_size=p, timeout=SECONDS))):
             _only_messages([calls for _, calls, _ in on_ranks])
-            assert any(sent for *_, sent in on_ranks), "Nothing was sent yet."
-            expected = (torch.arange(elements) + 1) * int("1" * p)
-            for rank, (t, _, _) in enumerate(on_ranks):
-                assert t.shape == expected.shape, f"With {p} ranks, rank {rank}'s tensor changed its shape."
-                for place in range(elements):
-                    got, right = int(t[place]), int(expected[place])
-                    assert got == right, (
-                        f"With {p} ranks of {elements} elements, element {place} of rank {rank} "
-                        f"is {got:0{p}} and not {right:0{p}}: a digit for each rank that is in the sum."
-                    )
             sent = [sent for *_, sent in on_ranks]
-            most = 2 * (8 * elements - 8 * (elements // p))
-            assert sum(sent) == collectives.lower_bound("all_reduce", 8 * elements, p).nbytes * p, (
-                f"The sums are right, but {p} ranks send {sum(sent)} bytes, and 2(p-1)n are enough."
+            assert any(sent), "Nothing was sent yet."
+            here = f"With {p} ranks and {elements} elements,"
+            for rank, (t, _, _) in enumerate(on_ranks):
+                assert t.shape == (elements,), f"{here} rank {rank}'s tensor changed its shape."
+                for place, value in enumerate(t.tolist()):
+                    belongs, summands = divmod(value, 10**p)
+                    assert summands == int("1" * p), (
+                        f"{here} element {place} of rank {rank} has the digits {summands:0{p}}, "
+                        f"and not {'1' * p}: one for each rank, rank 0's at the right."
+                    )
+                    assert belongs == place, (
+                        f"{here} element {place} of rank {rank} is a complete sum, but of element {belongs}."
+                    )
+            enough, most = 2 * (p - 1) * 8 * elements, 2 * 8 * (elements - elements // p)
+            assert sum(sent) <= enough, (
+                f"The sums are right, but {p} ranks send {sum(sent)} bytes, and 2(p-1)n = {enough} would do."
             )
             assert max(sent) <= most, (
                 f"The sums are right, but one of {p} ranks sends {max(sent)} bytes, and on a ring "
@@ -61,15 +68,18 @@ def ring(answer):
 def gather(answer):
     """`answer(mine)` returns all ranks' tensors in order, after ⌈log2 p⌉ rounds of p−1 times its bytes."""
 
-    def on_rank(elements):
+    def on_rank(sizes):
+        return [one_size(elements) for elements in sizes]
+
+    def one_size(elements):
         mine = torch.arange(elements) + 100 * dist.get_rank()
         with trace() as counted:
             whole = answer(mine)
         return whole, counted.calls, counted.sent
 
     for p in (2, 3, 4, 5, 8):
-        for elements in (1, 3):
-            on_ranks = launch(on_rank, elements, world_size=p, timeout=SECONDS)
+        sizes = (1, 3)
+        for elements, on_ranks in zip(sizes, zip(*launch(on_rank, sizes, world_size=p, timeout=SECONDS))):
             _only_messages([calls for _, calls, _ in on_ranks])
             expected = torch.cat([torch.arange(elements) + 100 * rank for rank in range(p)])
             for rank, (whole, _, _) in enumerate(on_ranks):
