@@ -309,3 +309,15 @@ def kept_over_a_step(curves, ylabel):
     axes[0, 0].set_ylabel(ylabel)
     figure.tight_layout()
     plt.show()
+
+
+def ratios(x, curves, xlabel, ylabel):
+    """Draw a line for each of `curves`, label to values at `x`, on logarithmic axes, and a line at 1."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
+        plt.loglog(x, values, style, markersize=4, label=label)
+    plt.axhline(1, color="gray", linewidth=1)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize="small")
+    plt.show()

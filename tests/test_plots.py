@@ -152,3 +152,10 @@ def test_what_is_kept_over_a_step_has_a_panel_for_each_way():
     assert [panel.get_xlabel() for panel in panels] == ["none", "full"]
     assert list(panels[0].lines[0].get_ydata()) == [0, 5, 9, 0]
     assert panels[1].lines[1].get_xdata()[0] == 1
+
+
+def test_ratios_are_lines_around_one():
+    plots.ratios([1, 10, 100], {"16 ranks": [2, 0.5, 1], "64 ranks": [4, 2, 1]}, "size", "time")
+    ax = plt.gca()
+    assert [list(line.get_ydata()) for line in ax.lines] == [[2, 0.5, 1], [4, 2, 1], [1, 1]]
+    assert ax.get_xscale() == ax.get_yscale() == "log"

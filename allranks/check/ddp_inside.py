@@ -1,0 +1,149 @@
+"""The exercises of the chapter DDP, inside."""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from allranks import collectives, launch
+from allranks.check import exercise
+from allranks.model import GPT, digits
+from allranks.parallel.ddp import Bucket
+from allranks.trace import trace
+
+SECONDS = 20.0
+BACKWARD, BUCKETS, ALL_REDUCE = 70, 7, 15  # milliseconds, how many, milliseconds each
+
+
+class Branches(nn.Module):
+    """Two branches of one size; the one that is computed last gets its gradient first."""
+
+    def __init__(self):
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Linear(4, 4, bias=False) for _ in range(2))
+
+    def forward(self, x, first):
+        return sum((k + 1) * self.branches[k](x).square().sum() for k in (first, 1 - first))
+
+
+def _branches():
+    torch.manual_seed(0)
+    return Branches(), torch.randn(2, 4, 4)
+
+
+@exercise
+def any_order(answer):
+    """`answer` is a reducer: right in whatever order the gradients come, and early where it can be."""
+
+    def on_rank():
+        model, x = _branches()
+        answer([[branch.weight] for branch in model.branches])
+        rank = dist.get_rank()
+        for _ in range(2):
+            model.zero_grad()
+            model(x[rank], first=rank).backward()
+        dist.barrier()
+        return [branch.weight.grad for branch in model.branches]
+
+    def is_early():
+        events = []
+
+        class Noted(Bucket):
+            def put(self, p):
+                super().put(p)
+                events.append("ready")
+
+            def leave(self):
+                super().leave()
+                events.append("leaves")
+
+        class Watched(answer):
+            bucket = Noted
+
+        model, x = _branches()
+        Watched([[branch.weight] for branch in reversed(model.branches)])
+        model(x[0], first=0).backward()
+        dist.barrier()
+        return events
+
+    model, x = _branches()
+    for rank in range(2):
+        (model(x[rank], first=0) / 2).backward()
+    for rank, gradients in enumerate(launch(on_rank, world_size=2, timeout=SECONDS)):
+        for which, (gradient, branch) in enumerate(zip(gradients, model.branches, strict=True)):
+            expected = branch.weight.grad
+            off = (gradient - expected).norm() / expected.norm()
+            assert off < 1e-5, (
+                f"Rank 0 gets the gradient of branch 1 first, rank 1 of branch 0. Rank {rank}'s gradient "
+                f"of branch {which} is off by {off:.0%}: an all-reduce adds whatever the ranks send."
+            )
+    events = launch(is_early, world_size=2, timeout=SECONDS)[0]
+    assert events == ["ready", "leaves", "ready", "leaves"], (
+        "The gradients are right. But where they come in order, the first bucket has to leave before the "
+        f"second is ready; what happens is: {', '.join(events) or 'nothing'}."
+    )
+    return "Right in either order, and a bucket whose turn it is leaves as soon as it is full."
+
+
+def _ink(model, tokens):
+    targets = tokens[:, 1:].flatten()
+    each = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), targets, reduction="none")
+    return each[targets != 0].sum(), int((targets != 0).sum())
+
+
+@exercise
+def accumulate(answer):
+    """`answer(model, microbatches, ink_loss)` leaves the gradient of the mean over all ink, sent once."""
+    tokens = digits()[:24]
+
+    def on_rank():
+        torch.manual_seed(0)
+        model = GPT(layers=1, hidden=16, heads=2)
+        wrapped = DistributedDataParallel(model)
+        mine = tokens.chunk(dist.get_world_size())[dist.get_rank()]
+        with trace() as counted:
+            answer(wrapped, mine.split([1, 2, 5]), _ink)
+        dist.barrier()
+        gradients = [p.grad for p in model.parameters()]
+        assert all(g is not None for g in gradients), "some parameters have no gradient"
+        return torch.cat([g.flatten() for g in gradients]), counted.bytes["all_reduce"]
+
+    torch.manual_seed(0)
+    model = GPT(layers=1, hidden=16, heads=2)
+    loss, count = _ink(model, tokens)
+    (loss / count).backward()
+    expected = torch.cat([p.grad.flatten() for p in model.parameters()])
+    for rank, (gradient, sent) in enumerate(launch(on_rank, world_size=3, timeout=SECONDS)):
+        factor = gradient.norm() / expected.norm()
+        off = (gradient - expected).norm() / expected.norm()
+        direction = (gradient / factor - expected).norm() / expected.norm()
+        assert off < 1e-4 or direction > 1e-4, (
+            f"Rank {rank}'s gradient has the right direction and {factor:.2g} times the right length: "
+            "DDP divides by the number of ranks, too."
+        )
+        assert off < 1e-4, (
+            f"On 3 ranks with micro-batches of 1, 2 and 5 pictures, rank {rank}'s gradient is off by "
+            f"{off:.0%}: a pixel of ink has to count the same, wherever it is."
+        )
+        assert sent < 1.5 * expected.nbytes, (
+            f"The gradient is right, but {sent / expected.nbytes:.0f} times the gradients are all-reduced; "
+            "once is enough."
+        )
+    return "The gradient of all ink together, and it travels once."
+
+
+@exercise
+def exposed(answer):
+    """`answer`: milliseconds of communication that seven buckets leave exposed."""
+    ready = [BACKWARD * (k + 1) / BUCKETS for k in range(BUCKETS)]
+    found = collectives.overlapped(ready, [[k] for k in range(BUCKETS)], [ALL_REDUCE] * BUCKETS)
+    expected = found.exposed
+    assert answer is not None, "Put a number in the place of None."
+    assert abs(answer - ALL_REDUCE) > 0.5, "That is the last bucket alone. When have the others left?"
+    assert abs(answer - (BUCKETS * ALL_REDUCE - BACKWARD)) > 0.5, (
+        "Almost: what does the network do until the first bucket is full?"
+    )
+    assert abs(answer - found.end) > 0.5, "That is when all is done; how much of it comes after backward?"
+    assert abs(answer - expected) <= 0.5, f"{answer:g} ms is not it: draw the seven buckets on one clock."
+    return f"{expected:.0f} ms: the network is busy from the first full bucket to the end."
