@@ -321,3 +321,19 @@ def ratios(x, curves, xlabel, ylabel):
     plt.ylabel(ylabel)
     plt.legend(fontsize="small")
     plt.show()
+
+
+def whole_units(panels):
+    """Draw from when to when each unit is whole; `panels` maps a label to (unit, from, to) in order."""
+    units = sorted({unit for bars in panels.values() for unit, _, _ in bars})
+    height = 0.28 * len(units) * len(panels) + 1.2
+    _, axes = plt.subplots(len(panels), sharex=True, squeeze=False, figsize=(6, height))
+    for (place,), (label, bars) in zip(axes, panels.items(), strict=True):
+        for unit, begin, end in bars:
+            place.barh(units.index(unit), end - begin, left=begin, height=0.7, color="C0", edgecolor="white")
+        place.set_yticks(range(len(units)), units)
+        place.invert_yaxis()
+        place.set_title(label, fontsize=9, loc="left")
+    axes[-1][0].set_xlabel("moments of the step, in order")
+    plt.tight_layout()
+    plt.show()

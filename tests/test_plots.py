@@ -159,3 +159,12 @@ def test_ratios_are_lines_around_one():
     ax = plt.gca()
     assert [list(line.get_ydata()) for line in ax.lines] == [[2, 0.5, 1], [4, 2, 1], [1, 1]]
     assert ax.get_xscale() == ax.get_yscale() == "log"
+
+
+def test_a_unit_is_a_bar_from_when_to_when_it_is_whole():
+    plots.whole_units({"dropped": [("0", 1, 3), ("0", 6, 8), ("1", 2, 4)], "kept": [("0", 1, 8)]})
+    dropped, kept = plt.gcf().axes
+    bars = [(bar.get_x(), bar.get_width(), bar.get_y() + 0.35) for bar in dropped.patches]
+    assert bars == [(1, 2, pytest.approx(0)), (6, 2, pytest.approx(0)), (2, 2, pytest.approx(1))]
+    assert [label.get_text() for label in dropped.get_yticklabels()] == ["0", "1"]
+    assert len(kept.patches) == 1
