@@ -144,6 +144,12 @@ def test_a_figure_needs_alternative_text(metadata, kind):
     assert ["alternative text" in what for what in found(made)] == [True]
 
 
+@pytest.mark.parametrize("header, right", [("| | bytes |", False), ("| ranks | bytes |", True)])
+def test_each_column_of_a_table_has_a_name(header, right):
+    made = notebook(text(f"# Title\n\n{header}\n| --- | --- |\n| 1 | 2 |"))
+    assert ["without a name" in what for what in found(made)] == ([] if right else [True])
+
+
 def test_an_explorer_keeps_its_picture_and_not_its_widget_and_says_its_own_words():
     widget, svg = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
     shown = display(**{widget: {"model_id": "1"}, svg: "<svg/>" + "x" * 200_000, "text/plain": "Words."})

@@ -27,6 +27,7 @@ SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}.*)?")
 COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 IMAGE = re.compile(r"image/(png|jpeg|gif|svg\+xml)")
+TABLE = re.compile(r"^(\|.*\|)\n\|[-: |]+\|$", re.MULTILINE)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 SVG = "image/svg+xml"
 SAME_IN_NO_OTHER_RUN = {
@@ -276,5 +277,17 @@ def figures_have_text(cell):
         )
 
 
-RULES = [notebook_metadata, cell_names, cell_metadata, execution_counts]
+def table_headers(notebook):
+    for cell in notebook.cells:
+        for header in TABLE.findall(cell.source) if cell.cell_type == "markdown" else ():
+            if not all(column.strip() for column in header.strip("| ").split("|")) or header.startswith(
+                "| |"
+            ):
+                yield (
+                    cell.id,
+                    "has a table with a column without a name, which is read aloud as nothing; name it",
+                )
+
+
+RULES = [notebook_metadata, cell_names, cell_metadata, execution_counts, table_headers]
 CELL_RULES = [code_length, repeatable_outputs, plain_outputs, expected_errors, no_warnings, figures_have_text]
