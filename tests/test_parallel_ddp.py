@@ -1,5 +1,8 @@
 """The DDP of the chapter is torch's: the same buckets and the same gradients, to the last bit."""
 
+import ast
+import inspect
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -7,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from allranks import launch, memory
 from allranks.model import GPT, digits, loss_of
+from allranks.parallel import ddp
 from allranks.parallel.ddp import DDP, packed
 from allranks.trace import trace
 
@@ -16,8 +20,13 @@ def new_model():
     return GPT(layers=2, hidden=16, heads=2)
 
 
-def steps(batches, kind, cap):
-    model = new_model()
+def tied(model):
+    model.head.weight = model.token.weight
+    return model
+
+
+def steps(batches, kind, cap, change=lambda model: model):
+    model = change(new_model())
     if kind == "torch":
         call = DistributedDataParallel(model, bucket_cap_mb=cap / 2**20)
     else:
@@ -42,6 +51,26 @@ def test_gradients_and_buckets_are_those_of_torch(world_size, cap):
     for (mine, sent), (its, its_sent) in zip(ours, theirs, strict=True):
         assert torch.equal(mine, its)
         assert sent == its_sent
+
+
+def test_tied_weights_are_sent_once_and_last():
+    batches = digits()[:24].split(12)
+    ours = launch(steps, batches, "ours", 1, tied, world_size=2)
+    theirs = launch(steps, batches, "torch", 1, tied, world_size=2)
+    weight = new_model().token.weight.nbytes
+    for (mine, sent), (its, its_sent) in zip(ours, theirs, strict=True):
+        assert torch.equal(mine, its)
+        assert sent == its_sent
+        assert sent[1][-1] == weight and sent[1].count(weight) == 1
+
+
+def test_it_has_as_many_lines_as_the_chapter_says():
+    tree = ast.parse(inspect.getsource(ddp))
+    taught = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    for node in taught:
+        del node.body[0]  # its docstring
+    lines = "\n".join(map(ast.unparse, taught)).splitlines()
+    assert sum(bool(line) for line in lines) == 59
 
 
 @pytest.mark.parametrize("first, cap", [(1, 1), (100, 5_000), (5_000, 100), (2**20, 25 * 2**20)])

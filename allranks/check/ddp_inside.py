@@ -70,7 +70,7 @@ def any_order(answer):
     model, x = _branches()
     for rank in range(2):
         (model(x[rank], first=0) / 2).backward()
-    for rank, gradients in enumerate(launch(on_rank, world_size=2, timeout=SECONDS)):
+    for rank, gradients in enumerate(launch(on_rank, world_size=2, timeout=SECONDS, backend="gloo")):
         for which, (gradient, branch) in enumerate(zip(gradients, model.branches, strict=True)):
             expected = branch.weight.grad
             off = (gradient - expected).norm() / expected.norm()
@@ -78,7 +78,7 @@ def any_order(answer):
                 f"Rank 0 gets the gradient of branch 1 first, rank 1 of branch 0. Rank {rank}'s gradient "
                 f"of branch {which} is off by {off:.0%}: an all-reduce adds whatever the ranks send."
             )
-    events = launch(is_early, world_size=2, timeout=SECONDS)[0]
+    events = launch(is_early, world_size=2, timeout=SECONDS, backend="gloo")[0]
     assert events == ["ready", "leaves", "ready", "leaves"], (
         "The gradients are right. But where they come in order, the first bucket has to leave before the "
         f"second is ready; what happens is: {', '.join(events) or 'nothing'}."
@@ -114,7 +114,7 @@ def accumulate(answer):
     loss, count = _ink(model, tokens)
     (loss / count).backward()
     expected = torch.cat([p.grad.flatten() for p in model.parameters()])
-    for rank, (gradient, sent) in enumerate(launch(on_rank, world_size=3, timeout=SECONDS)):
+    for rank, (gradient, sent) in enumerate(launch(on_rank, world_size=3, timeout=SECONDS, backend="gloo")):
         factor = gradient.norm() / expected.norm()
         off = (gradient - expected).norm() / expected.norm()
         direction = (gradient / factor - expected).norm() / expected.norm()
