@@ -337,3 +337,33 @@ def whole_units(panels):
     axes[-1][0].set_xlabel("moments of the step, in order")
     plt.tight_layout()
     plt.show()
+
+
+def gantt(simulated, measured, xlabel):
+    """Draw measured operations over simulated ones, a lane for each rank.
+
+    Both list (rank, kind, start, end), kind "F" or "BW", in one unit: measured below the line of the rank,
+    simulated above it.
+    """
+    looks = {"F": ("forward", "C0", ""), "BW": ("backward", "C1", "//")}
+    ranks = 1 + max(rank for rank, *_ in simulated)
+    _, axes = plt.subplots(figsize=(6, 0.62 * ranks + 1.1))
+    for bars, top, alpha in ((simulated, -0.4, 0.45), (measured, 0.0, 1.0)):
+        for rank, kind, start, end in bars:
+            _, color, hatch = looks[kind]
+            axes.broken_barh(
+                [(start, end - start)],
+                (rank + top, 0.38),
+                facecolor=color,
+                alpha=alpha,
+                hatch=hatch,
+                edgecolor="white",
+            )
+    for name, color, hatch in looks.values():
+        axes.barh(0, 0, facecolor=color, hatch=hatch, edgecolor="white", label=name)
+    axes.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
+    axes.invert_yaxis()
+    axes.set(xlabel=xlabel, xlim=(0, None))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, fontsize=8, frameon=False)
+    plt.tight_layout()
+    plt.show()

@@ -168,3 +168,12 @@ def test_a_unit_is_a_bar_from_when_to_when_it_is_whole():
     assert bars == [(1, 2, pytest.approx(0)), (6, 2, pytest.approx(0)), (2, 2, pytest.approx(1))]
     assert [label.get_text() for label in dropped.get_yticklabels()] == ["0", "1"]
     assert len(kept.patches) == 1
+
+
+def test_a_gantt_has_what_was_measured_below_what_was_simulated():
+    plots.gantt([(0, "F", 0, 1), (1, "BW", 1, 3)], [(0, "F", 0, 1.1), (1, "BW", 1.2, 3.3)], "time")
+    ax = plt.gca()
+    boxes = [each.get_paths()[0].get_extents() for each in ax.collections]
+    assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 3), (0, 1.1), (1.2, pytest.approx(3.3))]
+    assert [round(box.y0, 2) for box in boxes] == [-0.4, 0.6, 0, 1]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"]

@@ -1,0 +1,101 @@
+"""The exercises of the chapter GPipe."""
+
+import itertools
+import random
+
+from allranks import schedules, simulate
+from allranks.check import exercise
+
+STAGES, SHARE = 8, 0.05
+CASES = (  # costs, memory, stages, limit
+    ([1, 1, 1, 1, 1, 5], [1, 1, 1, 1, 1, 1], 3, 3),
+    ([1, 1, 1, 1, 1, 5], [1, 1, 1, 1, 1, 1], 3, 6),
+    ([2, 3, 2, 3, 2, 3, 1], [4, 1, 1, 1, 1, 1, 4], 3, 5),
+    ([3, 1, 1, 1], [2, 2, 2, 2], 2, 3),
+)
+
+
+def _cut(pieces, cuts):
+    ends = [0, *cuts, len(pieces)]
+    return [pieces[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def _least(costs, memory, stages, limit):
+    """The smallest cost of the slowest stage, of all cuts that fit, or None."""
+    fitting = [
+        max(map(sum, _cut(costs, cuts)))
+        for cuts in itertools.combinations(range(1, len(costs)), stages - 1)
+        if max(map(sum, _cut(memory, cuts))) <= limit
+    ]
+    return min(fitting, default=None)
+
+
+@exercise
+def fitting(answer):
+    """`answer(costs, memory, stages, limit)` lists the costs of each stage, or is None if nothing fits."""
+    numbers = random.Random(0)
+    drawn = [
+        ([numbers.randint(1, 9) for _ in range(8)], [numbers.randint(1, 4) for _ in range(8)], stages, limit)
+        for stages, limit in ((2, 12), (3, 9), (4, 7))
+    ]
+    for costs, memory, stages, limit in (*CASES, *drawn):
+        given = f"fitting({costs}, {memory}, {stages}, {limit})"
+        least = _least(costs, memory, stages, limit)
+        got = answer(list(costs), list(memory), stages, limit)
+        if least is None:
+            assert got is None, f"{given} should be None: no cut fits."
+            continue
+        assert got is not None, f"{given} is None, and a cut with a slowest stage of {least} fits."
+        got = [list(stage) for stage in got]
+        assert list(itertools.chain(*got)) == costs, f"{given} has to be the costs, in their order, cut."
+        assert len(got) == stages and all(got), f"{given} should be {stages} lists, none of them empty."
+        cuts = list(itertools.accumulate(len(stage) for stage in got))[:-1]
+        most = max(map(sum, _cut(memory, cuts)))
+        assert most <= limit, f"{given}: a stage needs {most} of memory, and {limit} is the limit."
+        slowest = max(map(sum, got))
+        assert slowest == least, f"{given}: the slowest stage takes {slowest}, and {least} can be reached."
+    return "The fastest of the cuts that fit, and None where there is none."
+
+
+@exercise
+def paper_order(answer):
+    """`answer(stages, microbatches)` lists each rank's operations: backwards from the last to the first."""
+    for stages, microbatches in ((1, 1), (2, 3), (4, 8)):
+        given = f"With {stages} stages and {microbatches} micro-batches"
+        got = answer(stages, microbatches)
+        assert got is not None, "The function returns nothing yet."
+        orders = tuple(tuple(schedules.Operation(*each) for each in order) for order in got)
+        assert len(orders) == stages, f"{given} there are {len(orders)} orders; each rank has one."
+        schedule = schedules.Schedule("yours", stages, microbatches, 1, orders)
+        try:
+            schedules.check(schedule)
+        except ValueError as wrong:
+            raise AssertionError(f"{given}: {wrong}.") from None
+        for rank, order in enumerate(orders):
+            kinds = [each.kind for each in order]
+            assert kinds == ["F"] * microbatches + ["BW"] * microbatches, (
+                f"{given}, rank {rank} does not run all forwards and then all backwards."
+            )
+            forwards = [each.microbatch for each in order[:microbatches]]
+            backwards = [each.microbatch for each in order[microbatches:]]
+            assert forwards == sorted(forwards), f"{given}, forwards go from the first to the last."
+            assert backwards == sorted(backwards)[::-1], (
+                f"{given}, rank {rank} runs backwards in the order {backwards}: the last comes first."
+            )
+        bubble = simulate.simulate(schedule).bubble_of_total
+        expected = schedules.bubble_of_total("gpipe", stages, microbatches)
+        assert abs(bubble - expected) < 1e-9, f"{given} the bubble is {bubble:.3f}, not {expected:.3f}."
+    return "Legal, free of deadlock, and the bubble is the same."
+
+
+@exercise
+def enough(answer):
+    """`answer` is the fewest micro-batches with which 8 stages idle at most 5 % of the time."""
+    assert answer is not None, "Put a number in the place of None."
+    assert answer == int(answer) and answer > 0, "Micro-batches are whole, and there is at least one."
+    assert answer != 140, "That is 5 % of the *ideal* time. The question is about the whole."
+    share = schedules.bubble_of_total("gpipe", STAGES, int(answer))
+    assert share <= SHARE, f"With {answer} micro-batches the ranks still idle {share:.1%} of the time."
+    less = schedules.bubble_of_total("gpipe", STAGES, int(answer) - 1) if answer > 1 else 1
+    assert less > SHARE, f"{answer} are enough, but fewer are, too: {answer - 1} idle {less:.2%}."
+    return f"{answer} micro-batches: {share:.2%}. That is M = 16.6 K."
