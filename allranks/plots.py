@@ -323,6 +323,21 @@ def ratios(x, curves, xlabel, ylabel):
     plt.show()
 
 
+def against_ranks(ways, curves, ylabel):
+    """Draw a line for each of `curves`, label to values at the numbers of ranks `ways`, and a line at 1."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(curves.items(), ("-o", "--s", "-.^", ":D"), strict=False):
+        plt.loglog(ways, values, style, markersize=4, label=label)
+    plt.axhline(1, color="gray", linewidth=1)
+    plt.minorticks_off()
+    plt.xticks(ways, ways)
+    plt.xlabel("ranks")
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
 def whole_units(panels):
     """Draw from when to when each unit is whole; `panels` maps a label to (unit, from, to) in order."""
     units = sorted({unit for bars in panels.values() for unit, _, _ in bars})

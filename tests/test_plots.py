@@ -161,6 +161,13 @@ def test_ratios_are_lines_around_one():
     assert ax.get_xscale() == ax.get_yscale() == "log"
 
 
+def test_lines_against_ranks_have_a_tick_for_each_number_of_ranks():
+    plots.against_ranks([2, 8], {"near": [0.1, 0.4], "far": [0.5, 2]}, "ratio")
+    ax = plt.gca()
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 0.4], [0.5, 2], [1, 1]]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "8"]
+
+
 def test_a_unit_is_a_bar_from_when_to_when_it_is_whole():
     plots.whole_units({"dropped": [("0", 1, 3), ("0", 6, 8), ("1", 2, 4)], "kept": [("0", 1, 8)]})
     dropped, kept = plt.gcf().axes

@@ -1,0 +1,105 @@
+"""The exercises of the chapter Megatron."""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from allranks import collectives, launch
+from allranks.check import exercise
+from allranks.trace import trace
+from allranks.transformer import PRESETS
+
+SECONDS = 20.0
+TOKENS, WORDS = 5, 1000  # logits, of which each of four ranks has a quarter
+HIDDEN, INNER = 8, 32  # of the gated MLP
+
+
+def _gated_mlp(x, gate, up, down):
+    return down(F.silu(gate(x)) * up(x))
+
+
+def _weights():
+    torch.manual_seed(0)
+    gate, up = nn.Linear(HIDDEN, INNER), nn.Linear(HIDDEN, INNER)
+    return torch.randn(TOKENS, HIDDEN), gate, up, nn.Linear(INNER, HIDDEN)
+
+
+def _run(mlp):
+    x, *linears = _weights()
+    x.requires_grad_()
+    y = mlp(x, *linears)
+    y.pow(2).sum().backward()
+    return y.detach(), x.grad
+
+
+@exercise
+def gated(answer):
+    """`answer(x, gate, up, down)` is the gated MLP on slices of the layers, with one all-reduce each way."""
+
+    def on_rank():
+        x, *linears = _weights()
+        x.requires_grad_()
+        with trace() as forward:
+            y = answer(x, *linears)
+        with trace() as backward:
+            y.pow(2).sum().backward()
+        dist.barrier()
+        return y.detach(), x.grad, forward.calls, backward.calls
+
+    expected = _run(_gated_mlp)
+    for rank, (y, gradient, forward, backward) in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
+        assert y.shape == expected[0].shape, (
+            f"Rank {rank} returns {tuple(y.shape)}, not {tuple(expected[0].shape)}."
+        )
+        assert torch.allclose(y, expected[0], atol=1e-5), f"Rank {rank}'s output is not that of one process."
+        assert torch.allclose(gradient, expected[1], rtol=1e-4, atol=1e-5), (
+            f"The output is right, but rank {rank}'s gradient of x is not: "
+            "each rank uses x in its own way, so the gradients have to be summed, once."
+        )
+        for name, calls in (("forward", forward), ("backward", backward)):
+            assert calls.total() == 1, (
+                f"The numbers are right, with {calls.total()} collectives {name}; one is enough. "
+                "What do the two matrices that read x have in common?"
+            )
+    return "Output and gradient of one process, with one all-reduce forward and one backward."
+
+
+@exercise
+def greedy(answer):
+    """`answer(logits)` is the most likely token, from a rank's part of the logits and 16 bytes a token."""
+    torch.manual_seed(0)
+    logits = torch.randn(TOKENS, WORDS)
+
+    def on_rank():
+        with trace() as counted:
+            tokens = answer(logits.chunk(4, dim=1)[dist.get_rank()].clone())
+        dist.barrier()
+        return tokens, sum(counted.bytes.values())
+
+    expected, limit = logits.argmax(-1), 4 * 16 * TOKENS
+    for rank, (tokens, nbytes) in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
+        assert torch.equal(torch.as_tensor(tokens).long(), expected), (
+            f"Rank {rank} says {torch.as_tensor(tokens).tolist()}; one process says {expected.tolist()}."
+        )
+        assert nbytes <= limit, (
+            f"The tokens are right, in messages of {nbytes:,} bytes; {limit} are enough. "
+            "What does a rank have to say about its own words?"
+        )
+    return f"The tokens of one process, in messages of {nbytes} bytes in place of {4 * TOKENS * WORDS:,}."
+
+
+@exercise
+def megabytes_sent(answer):
+    """`answer`: megabytes (1e6) that each of 8 ranks sends for a layer of GPT-3 and one sequence, in bf16."""
+    model = PRESETS["gpt3-175b"]
+    expected = 4 * collectives.ring_all_reduce_bytes(2 * model.sequence * model.hidden, 8) / 1e6
+    assert answer is not None, "Put a number in the place of None."
+    for factor, hint in (
+        (1 / 2, "That is the number of elements, or forward alone; an element has two bytes."),
+        (8 / 7, "That leaves out (t−1)/t."),
+        (model.layers, "That is the whole model; the question is about one layer."),
+    ):
+        assert abs(answer / (expected * factor) - 1) > 0.01, hint
+    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not 8bsh(t−1)/t elements of two bytes."
+    return f"{expected:.0f} MB, from each rank, for each layer and sequence."

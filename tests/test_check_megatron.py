@@ -1,0 +1,67 @@
+"""The checks of the chapter Megatron say ✓ to right answers and ✗, with a hint, to wrong ones."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from allranks.check import megatron
+from allranks.parallel.tensor import Column, Row, f, total
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    return capsys.readouterr().out.strip()
+
+
+def f_once(x, gate, up, down):
+    x = f(x)
+    return Row(down)(F.silu(Column(gate)(x)) * Column(up)(x))
+
+
+def f_twice(x, gate, up, down):
+    return Row(down)(F.silu(Column(gate)(f(x))) * Column(up)(f(x)))
+
+
+def without_f(x, gate, up, down):
+    return Row(down)(F.silu(Column(gate)(x)) * Column(up)(x))
+
+
+def test_a_gated_mlp_needs_one_f(capsys):
+    assert verdict(capsys, megatron.gated, f_once).startswith("✓")
+    assert "2 collectives backward" in verdict(capsys, megatron.gated, f_twice)
+    assert "gradient of x is not" in verdict(capsys, megatron.gated, without_f)
+
+
+def by_two_numbers(logits):
+    value, place = logits.max(-1)
+    best = total(value, op=dist.ReduceOp.MAX)
+    token = place + dist.get_rank() * logits.shape[-1]
+    return total(torch.where(value == best, token, 2**31), op=dist.ReduceOp.MIN)
+
+
+def by_all_logits(logits):
+    parts = [torch.empty_like(logits) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, logits)
+    return torch.cat(parts, dim=1).argmax(-1)
+
+
+def test_greedy_needs_no_logits_of_others(capsys):
+    assert verdict(capsys, megatron.greedy, by_two_numbers).startswith("✓")
+    assert "20,000 bytes" in verdict(capsys, megatron.greedy, by_all_logits)
+    assert "one process says" in verdict(capsys, megatron.greedy, lambda logits: logits.argmax(-1))
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (352, "✓"),
+        (None, "None"),
+        (176, "two bytes"),
+        (402.65, "(t−1)/t"),
+        (33822, "one layer"),
+        (1, "is not"),
+    ],
+)
+def test_what_a_layer_of_gpt_3_sends(capsys, answer, says):
+    assert says in verdict(capsys, megatron.megabytes_sent, answer)
