@@ -382,3 +382,20 @@ def gantt(simulated, measured, xlabel):
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, fontsize=8, frameon=False)
     plt.tight_layout()
     plt.show()
+
+
+def binades(rows, lines):
+    """Draw a histogram for each of `rows`, label to {exponent: share}, one above the other; mark `lines`.
+
+    A bar stands on the numbers from 2 to the exponent to twice that; `lines` maps a label to an exponent.
+    """
+    figure, axes = plt.subplots(len(rows), 1, figsize=(6, 1.5 * len(rows) + 0.6), sharex=True, squeeze=False)
+    for (place,), (label, shares) in zip(axes, rows.items(), strict=True):
+        place.bar(list(shares), [100 * share for share in shares.values()], width=0.9, align="edge")
+        for (line, exponent), style in zip(lines.items(), itertools.cycle((":", "--", "-"))):
+            place.axvline(exponent, linestyle=style, color="gray", label=line)
+        place.set_ylabel(f"{label}\n% a binade")
+    axes[0][0].legend(loc="upper left", fontsize="small")
+    axes[-1][0].set_xlabel("log₂ of the size")
+    figure.tight_layout()
+    plt.show()

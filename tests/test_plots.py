@@ -184,3 +184,11 @@ def test_a_gantt_has_what_was_measured_below_what_was_simulated():
     assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 3), (0, 1.1), (1.2, pytest.approx(3.3))]
     assert [round(box.y0, 2) for box in boxes] == [-0.4, 0.6, 0, 1]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"]
+
+
+def test_a_binade_is_a_bar_that_starts_at_its_exponent():
+    plots.binades({"plain": {-20: 0.25, -19: 0.5}, "scaled": {-4: 1.0}}, {"0 below": -25})
+    plain, scaled = plt.gcf().axes
+    assert [(bar.get_x(), bar.get_height()) for bar in plain.patches] == [(-20, 25), (-19, 50)]
+    assert [bar.get_height() for bar in scaled.patches] == [100]
+    assert list(plain.lines[0].get_xdata()) == [-25, -25]

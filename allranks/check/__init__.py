@@ -45,6 +45,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
     memory_of_training,
     network,
     one_device,
+    precision,
     ranks,
     zero,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "memory_of_training",
     "network",
     "one_device",
+    "precision",
     "ranks",
     "zero",
 ]
