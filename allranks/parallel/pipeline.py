@@ -9,12 +9,15 @@ import torch.distributed as dist
 
 
 class Neighbours:
-    """The ranks before and after this one; `shape` is that of a micro-batch between two stages."""
+    """The ranks before and after this one; `shape` is that of a micro-batch between two stages.
+
+    A send returns at once, unless the message before it, to the same rank, has not been received yet.
+    """
 
     def __init__(self, shape, device="cpu"):
         self.before, self.after = dist.get_rank() - 1, dist.get_rank() + 1
         self.first, self.last = self.before < 0, self.after == dist.get_world_size()
-        self.shape, self.device, self.leaving = shape, device, []
+        self.shape, self.device, self.leaving = shape, device, {}
 
     def receive(self, source):
         t = torch.empty(self.shape, device=self.device)
@@ -22,10 +25,12 @@ class Neighbours:
         return t
 
     def send(self, t, target):
-        self.leaving.append((dist.isend(t, target), t))  # keeps `t` alive
+        if target in self.leaving:
+            self.leaving[target][0].wait()
+        self.leaving[target] = dist.isend(t, target), t  # keeps `t` alive
 
     def flush(self):
-        for request, _ in self.leaving:
+        for request, _ in self.leaving.values():
             request.wait()
         self.leaving.clear()
 
