@@ -379,7 +379,15 @@ def gantt(simulated, measured, xlabel):
     axes.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
     axes.invert_yaxis()
     axes.set(xlabel=xlabel, xlim=(0, None))
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, fontsize=8, frameon=False)
+    axes.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1),
+        ncols=2,
+        fontsize=8,
+        frameon=False,
+        title="above: simulated, below: measured",
+        title_fontsize=8,
+    )
     plt.tight_layout()
     plt.show()
 

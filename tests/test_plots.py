@@ -183,6 +183,7 @@ def test_a_gantt_has_what_was_measured_below_what_was_simulated():
     boxes = [each.get_paths()[0].get_extents() for each in ax.collections]
     assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 3), (0, 1.1), (1.2, pytest.approx(3.3))]
     assert [round(box.y0, 2) for box in boxes] == [-0.4, 0.6, 0, 1]
+    assert ax.get_legend().get_title().get_text() == "above: simulated, below: measured"
     assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"]
 
 
