@@ -13,7 +13,7 @@
     let python;
     const start = async (machine) => {
       const url = URL.createObjectURL(new Blob([machine], { type: "application/wasm" }));
-      python = await self.loadMicroPython({ url, heapsize: 96 * 1024 * 1024 });
+      python = await self.loadMicroPython({ url, heapsize: 32 * 1024 * 1024 });
       python.runPython("import sys; sys.path.insert(0, '/')");
     };
     const add = (files) => {
