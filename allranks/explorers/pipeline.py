@@ -99,9 +99,10 @@ def chart(name, timeline, top, width, end, until, share):
     row = 26 if stages <= 4 else 20 if stages <= 8 else 15
     scale = (width - LEFT - RIGHT) / end
     marks = [text(0, top + 16, WORDS.get(name, name), bold=True)]
-    marks.append(
-        text(width, top + 16, "holds" if until is not None else "holds at most", "end", 12, "ink-soft")
-    )
+    words, held = "holds at most", timeline.peak_activations
+    if until is not None:
+        words, held = "holds", [holding(timeline, rank, until) for rank in range(stages)]
+    marks.append(text(width, top + 16, words, "end", 12, "ink-soft"))
     top += 24
     paths, numbers = ([], [], []), []
     for rank in range(stages):
@@ -109,8 +110,7 @@ def chart(name, timeline, top, width, end, until, share):
         marks.append(text(LEFT - 8, y + row / 2 + 4, f"rank {rank}", "end", 12, "ink-soft"))
         marks.append(rectangle(LEFT, y, timeline.makespan * scale, row - 2, "idle"))
         lay(timeline, rank, y + row / 2 - 1, scale, until, share, paths, numbers)
-        held = timeline.peak_activations[rank] if until is None else holding(timeline, rank, until)
-        marks.append(text(width - RIGHT + 8, y + row / 2 + 4, figures(held), size=12))
+        marks.append(text(width - RIGHT + 8, y + row / 2 + 4, figures(held[rank]), size=12))
     hatch = f"pipeline-{width}"
     marks.append(bars(paths[0], row - 2, "forward"))
     marks.append(bars(paths[1], row - 2, "backward-input", hatch))
