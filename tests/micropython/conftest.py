@@ -1,4 +1,4 @@
-"""Starts MicroPython under Node, once for all tests here."""
+"""Starts MicroPython under Node, once for each file of tests."""
 
 import json
 import shutil
@@ -53,7 +53,7 @@ class MicroPython:
         self.process.wait(timeout=SECONDS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def micropython():
     """MicroPython with every module of the arithmetic that it can import."""
     running = MicroPython()
