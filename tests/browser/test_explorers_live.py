@@ -115,7 +115,9 @@ def test_every_control_answers_to_the_keyboard(name, opened):
             key = "ArrowUp"
         if isinstance(control, Integer | Scale | Steps) and place.input_value() == place.get_attribute("max"):
             key = "ArrowLeft"
+        before = settings_of(visit.page, name)
         after(visit.page, lambda key=key: visit.page.keyboard.press(key))
+        assert settings_of(visit.page, name)[control.name] != before[control.name]
         shows_what_python_says(visit.page, name)
     assert visit.problems == [] and visit.foreign == []
     visit.page.close()
