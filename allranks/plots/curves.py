@@ -1,0 +1,115 @@
+"""How does one quantity follow another? Lines and points of what was computed or measured."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+
+from allranks.collectives import message_seconds
+
+
+def losses(curves, ylabel="loss (nats per pixel)"):
+    """Draw loss against step; `curves` maps a label to a list of losses."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, curve), style in zip(curves.items(), ("-", "--", ":", "-."), strict=False):
+        plt.plot(curve, style, label=label)
+    plt.xlabel("step")
+    plt.ylabel(ylabel)
+    plt.legend()
+    plt.show()
+
+
+def message_times(sizes, seconds, α, β):
+    """Draw measured times of messages of `sizes` bytes, in units of α, and the line α + βn."""
+    plt.figure(figsize=(6, 3.2))
+    plt.loglog(sizes, [measured / α for measured in seconds], "o", label="measured")
+    plt.loglog(sizes, [message_seconds(n, α, β) / α for n in sizes], "-", label="α + βn")
+    plt.axvline(α / β, linestyle=":", color="gray")
+    plt.xlabel("size of the message (bytes)")
+    plt.ylabel("time, relative to α")
+    plt.legend()
+    plt.show()
+
+
+def collective_times(sizes, curves, measured=None, ylabel="time"):
+    """Draw times of collectives against the bytes of the message: a line for each algorithm of `curves`.
+
+    `measured` maps the same names to measured times, drawn as points.
+    """
+    plt.figure(figsize=(5.6, 3))
+    looks = zip(("-", "--", "-.", ":"), ("o", "s", "^", "D"))
+    for (name, curve), (style, marker) in zip(curves.items(), looks):
+        (line,) = plt.loglog(sizes, curve, style, label=name.replace("_", " "))
+        if measured:
+            plt.loglog(sizes, measured[name], marker, color=line.get_color())
+    plt.xlabel("size of the message (bytes)")
+    plt.ylabel(ylabel)
+    plt.legend(fontsize="small", title="lines: predicted, points: measured" if measured else None)
+    plt.show()
+
+
+def layouts(points, marked):
+    """Draw layouts as points (GB a device, MFU in %); `marked` maps a label to one of them."""
+    plt.figure(figsize=(6, 3))
+    plt.scatter(*zip(*points, strict=True), s=4, color="gray", linewidth=0)
+    for (label, point), marker in zip(marked.items(), "osD^v", strict=False):
+        plt.plot(*point, marker, markersize=9, fillstyle="none", markeredgewidth=2, label=label)
+    plt.xlabel("memory of a device (GB)")
+    plt.ylabel("model FLOPs utilisation (%)")
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
+def by_model(series, names, ylabel):
+    """Draw a line for each of `series`, a dict from its label to a number for each of the models `names`."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(series.items(), ("o-", "s--", "D:", "^-."), strict=False):
+        plt.plot(range(len(names)), values, style, label=label)
+    plt.xticks(range(len(names)), names)
+    plt.xlabel("model")
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
+def roofline(points):
+    """Draw operations under a roof; `points` maps a name to (intensity / ridge, share of the peak)."""
+    figure, axes = plt.subplots(figsize=(5.4, 2.7))
+    left, right = min(0.01, *(x for x, _ in points.values())) / 2, 2 * max(x for x, _ in points.values())
+    axes.loglog([left, 1, right], [left, 1, 1], "-", color="gray", label="roof")
+    for (name, point), marker in zip(points.items(), itertools.cycle("oD^vsP*"), strict=False):
+        axes.loglog(*point, marker, label=name)
+    axes.axvline(1, linestyle=":", color="gray")
+    axes.set(xlabel="FLOPs a byte, relative to the ridge", ylabel="share of the peak")
+    axes.minorticks_off()
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    plt.show()
+
+
+def ratios(x, curves, xlabel, ylabel):
+    """Draw a line for each of `curves`, label to values at `x`, on logarithmic axes, and a line at 1."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
+        plt.loglog(x, values, style, markersize=4, label=label)
+    plt.axhline(1, color="gray", linewidth=1)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize="small")
+    plt.show()
+
+
+def against_ranks(ways, curves, ylabel):
+    """Draw a line for each of `curves`, label to values at the numbers of ranks `ways`, and a line at 1."""
+    plt.figure(figsize=(6, 3.2))
+    for (label, values), style in zip(curves.items(), ("-o", "--s", "-.^", ":D"), strict=False):
+        plt.loglog(ways, values, style, markersize=4, label=label)
+    plt.axhline(1, color="gray", linewidth=1)
+    plt.minorticks_off()
+    plt.xticks(ways, ways)
+    plt.xlabel("ranks")
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()

@@ -1,0 +1,137 @@
+"""What happens when, and where? Operations, messages and memory over time."""
+
+import matplotlib.pyplot as plt
+import plotly.graph_objects as go
+
+PHASES = {
+    "forward": "",
+    "backward": "/",
+    "communicate": "x",
+    "step": ".",
+}  # told apart by pattern as by colour
+
+
+def messages(sent):
+    """Draw who sends to whom; `sent` lists (round, source rank, destination rank), rounds in any numbers."""
+    rounds = sorted({number for number, _, _ in sent})
+    ranks = range(1 + max(max(source, destination) for _, source, destination in sent))
+    plt.figure(figsize=(6, 0.38 * len(ranks) + 0.6))
+    plt.hlines(ranks, 0, len(rounds), color="lightgray")
+    for number, source, destination in sent:
+        x = rounds.index(number)
+        plt.annotate(
+            "", (x + 0.8, destination), (x + 0.2, source), arrowprops={"arrowstyle": "->", "lw": 1.6}
+        )
+    plt.xticks([x + 0.5 for x in range(len(rounds))], [f"round {x + 1}" for x in range(len(rounds))])
+    plt.yticks(ranks, [f"rank {rank}" for rank in ranks])
+    plt.gca().invert_yaxis()
+    plt.gca().spines[:].set_visible(False)
+    plt.tick_params(length=0)
+    plt.show()
+
+
+def timeline(bars, unit):
+    """Return a Plotly figure of what happened when.
+
+    `bars` lists (row, phase, start, end): a label such as "rank 0", a phase of `PHASES`, times in `unit`.
+    """
+    figure = go.Figure()
+    for phase, pattern in PHASES.items():
+        mine = [bar for bar in bars if bar[1] == phase]
+        if mine:
+            figure.add_bar(
+                name=phase,
+                orientation="h",
+                y=[row for row, _, _, _ in mine],
+                base=[round(start, 4) for _, _, start, _ in mine],
+                x=[round(end - start, 4) for _, _, start, end in mine],
+                marker={"pattern": {"shape": pattern}},
+                hovertemplate=f"%{{y}}: {phase}, %{{x:.3f}}<extra></extra>",
+            )
+    figure.update_layout(
+        template="none",
+        barmode="overlay",
+        height=60 + 36 * len({row for row, _, _, _ in bars}),
+        xaxis={"title": {"text": f"time ({unit})"}},
+        yaxis={"autorange": "reversed"},
+    )
+    return figure
+
+
+def gantt(simulated, measured, xlabel):
+    """Draw measured operations over simulated ones, a lane for each rank.
+
+    Both list (rank, kind, start, end), kind "F" or "BW", in one unit: measured below the line of the rank,
+    simulated above it.
+    """
+    looks = {"F": ("forward", "C0", ""), "BW": ("backward", "C1", "//")}
+    ranks = 1 + max(rank for rank, *_ in simulated)
+    _, axes = plt.subplots(figsize=(6, 0.62 * ranks + 1.1))
+    for bars, top, alpha in ((simulated, -0.4, 0.45), (measured, 0.0, 1.0)):
+        for rank, kind, start, end in bars:
+            _, color, hatch = looks[kind]
+            axes.broken_barh(
+                [(start, end - start)],
+                (rank + top, 0.38),
+                facecolor=color,
+                alpha=alpha,
+                hatch=hatch,
+                edgecolor="white",
+            )
+    for name, color, hatch in looks.values():
+        axes.barh(0, 0, facecolor=color, hatch=hatch, edgecolor="white", label=name)
+    axes.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
+    axes.invert_yaxis()
+    axes.set(xlabel=xlabel, xlim=(0, None))
+    axes.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1),
+        ncols=2,
+        fontsize=8,
+        frameon=False,
+        title="above: simulated, below: measured",
+        title_fontsize=8,
+    )
+    plt.tight_layout()
+    plt.show()
+
+
+def held_over_time(history, marks, capacity=None):
+    """Draw the bytes of each kind, stacked, event by event.
+
+    `history` maps a kind to its bytes at each event, `marks` a label to the event at which it is written;
+    `capacity`, if given, is a line.
+    """
+    figure, axes = plt.subplots(figsize=(6, 3.4))
+    events = range(len(next(iter(history.values()))))
+    layers = axes.stackplot(
+        events, *([n / 1e6 for n in kind] for kind in history.values()), labels=list(history), step="post"
+    )
+    for layer, hatch in zip(layers, ("", "//", "xx", ".."), strict=False):
+        layer.set(hatch=hatch, edgecolor="white", linewidth=0)
+    for label, event in marks.items():
+        axes.axvline(event, color="gray", linestyle=":", linewidth=1)
+        axes.annotate(label, (event, 1.01), xycoords=("data", "axes fraction"), fontsize=8)
+    if capacity is not None:
+        axes.axhline(capacity / 1e6, color="black", linestyle="--", linewidth=1)
+    axes.set(xlabel="event: a tensor more, or less", ylabel="held (MB)", xlim=(0, len(events) - 1))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncol=len(history), fontsize=8, frameon=False)
+    figure.tight_layout()
+    plt.show()
+
+
+def kept_over_a_step(curves, ylabel):
+    """Draw what is kept, event by event, a panel for each curve.
+
+    `curves` maps a label to (what is kept after each event, the event at which forward ends).
+    """
+    figure, axes = plt.subplots(1, len(curves), figsize=(6, 2.2), sharey=True, squeeze=False)
+    for place, (label, (kept, turn)) in zip(axes.flat, curves.items(), strict=True):
+        place.step(range(len(kept)), kept, where="post")
+        place.axvline(turn, linestyle=":", color="gray")
+        place.set(xlabel=label, xticks=[turn / 2, (turn + len(kept)) / 2])
+        place.set_xticklabels(["forward", "backward"], fontsize=8)
+        place.tick_params(axis="x", length=0)
+    axes[0, 0].set_ylabel(ylabel)
+    figure.tight_layout()
+    plt.show()
