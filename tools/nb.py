@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import labs
 from anatomy import is_chapter, missing_parts
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
@@ -46,12 +47,32 @@ def check(path):
         found += differences(notebook)
         if is_chapter(path):
             found += missing_parts(notebook)
+        elif labs.is_lab(path):
+            found += problems_of_lab(path, notebook)
     return [f"{shown(path)}{f', cell {cell}' if cell else ''}: {what}" for cell, what in found]
+
+
+def problems_of_lab(path, notebook):
+    """A solved lab has its parts; a lab has the cells of its solved one."""
+    solved = labs.solved_one(path)
+    if solved is None:
+        return list(labs.missing_parts(notebook))
+    if not solved.exists():
+        return [(None, f"is a lab without its solution, {solved.name}")]
+    return list(labs.drift(notebook, loads(solved.read_text(encoding="utf-8"))))
+
+
+def source_of(path):
+    """The notebook to execute for `path`: a lab is made from its solved one."""
+    solved = labs.solved_one(path)
+    if solved and solved.exists():
+        return labs.lab_of(loads(solved.read_text(encoding="utf-8")))
+    return loads(path.read_text(encoding="utf-8"))
 
 
 def run(path):
     """Execute the notebook at `path` and write it; return what stopped it, or None."""
-    notebook = loads(path.read_text(encoding="utf-8"))
+    notebook = source_of(path)
     normalise(notebook)
     try:
         _execute(notebook, path.parent)
@@ -59,7 +80,7 @@ def run(path):
         return COLOUR.sub("", str(error)).strip()
     normalise(notebook)
     text = dumps(notebook)
-    if text != path.read_text(encoding="utf-8"):
+    if not path.exists() or text != path.read_text(encoding="utf-8"):
         path.write_text(text, encoding="utf-8")
     return None
 
@@ -84,7 +105,9 @@ def _execute(notebook, folder):
 def run_all(paths):
     """Run each notebook; return how many failed."""
     failures = 0
-    for path in notebooks(paths):
+    found = list(notebooks(paths))
+    new = [lab for path in found if (lab := labs.lab_path(path)) and not lab.exists()]
+    for path in found + new:
         start = time.monotonic()
         trouble = run(path)
         seconds = time.monotonic() - start

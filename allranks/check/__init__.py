@@ -16,15 +16,16 @@ def exercise(test):
     """
 
     @functools.wraps(test)
-    def check(answer):
-        print(_verdict(test, answer))
+    def check(*answers):
+        print(verdict(test, *answers))
 
     return check
 
 
-def _verdict(test, answer):
+def verdict(test, *answers):
+    """Return the one line about `answers`: `✓` and what `test` returns, or `✗` and what is wrong."""
     try:
-        return f"✓ {test(answer)}"
+        return f"✓ {test(*answers)}"
     except AssertionError as wrong:
         return f"✗ {wrong}"
     except LaunchError as failure:
@@ -41,6 +42,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
     fsdp,
     gpipe,
     gradient_averaging,
+    labs,
     megatron,
     memory_of_training,
     network,
@@ -59,11 +61,13 @@ __all__ = [
     "fsdp",
     "gpipe",
     "gradient_averaging",
+    "labs",
     "megatron",
     "memory_of_training",
     "network",
     "one_device",
     "precision",
     "ranks",
+    "verdict",
     "zero",
 ]
