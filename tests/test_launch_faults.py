@@ -300,7 +300,15 @@ def test_a_rank_that_prints_without_end_is_stopped(monkeypatch, capsys, tmp_path
     os.remove(path)
 
 
-def test_ctrl_c_ends_all_ranks():
+@pytest.fixture
+def interrupts():
+    """Python raises KeyboardInterrupt, also where a shell started it in the background, deaf to Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_all_ranks(interrupts):
     def exchange():
         dist.recv(torch.empty(1), src=1 - dist.get_rank())  # interrupted here
 
