@@ -187,6 +187,13 @@ def test_a_gantt_has_what_was_measured_below_what_was_simulated():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"]
 
 
+def test_a_gantt_names_the_kinds_of_operations_that_it_has():
+    split = [(0, "F", 0, 1), (0, "B", 1, 2), (0, "W", 2, 3)]
+    plots.gantt(split, split, "time")
+    legend = plt.gca().get_legend()
+    assert [label.get_text() for label in legend.texts] == ["forward", "input gradient", "weight gradient"]
+
+
 def test_a_binade_is_a_bar_that_starts_at_its_exponent():
     plots.binades({"plain": {-20: 0.25, -19: 0.5}, "scaled": {-4: 1.0}}, {"0 below": -25})
     plain, scaled = plt.gcf().axes

@@ -59,35 +59,36 @@ def weight_grad(later):
         torch.autograd.backward(edges, gradients, inputs=every)
 
 
+def tag(kind, k, stage):
+    """The number of the message that the operation (kind, k, stage) needs, below 1000 stages."""
+    return 2 * (1000 * k + stage) + (kind == "F")
+
+
 class Mail:
     """Messages between operations: `orders` say on which rank each is; `shape` is that of every message.
 
-    Each message has a tag of its own, since two ranks may exchange activations of one stage and gradients of
-    another, and receive them in another order than they are sent. What was sent is kept until `flush`.
+    Two ranks may exchange activations of one stage and gradients of another, and want them in another order
+    than they are sent; gloo tells them apart by their tags. (NCCL has no tags.) What was sent is kept until
+    `flush`.
     """
 
-    def __init__(self, orders, shape, device="cpu"):
+    def __init__(self, orders, shape):
         self.home = {each[1:]: rank for rank, mine in enumerate(orders) for each in mine}
-        self.rank, self.last = dist.get_rank(), max(stage for _, stage in self.home)
-        self.shape, self.device, self.here, self.leaving = shape, device, {}, []
+        self.rank, self.shape, self.here, self.leaving = dist.get_rank(), shape, {}, []
 
-    def tag(self, kind, k, stage):
-        return 2 * (k * (self.last + 1) + stage) + (kind == "F")
-
-    def send(self, t, *operation):
-        target, tag = self.home[operation[1:]], self.tag(*operation)
+    def send(self, t, *needed_by):
+        target = self.home[needed_by[1:]]
         if target == self.rank:
-            self.here[tag] = t
+            self.here[needed_by] = t
         else:
-            self.leaving.append((dist.isend(t, target, tag=tag), t))
+            self.leaving.append((dist.isend(t, target, tag=tag(*needed_by)), t))
 
     def receive(self, kind, k, stage):
         source = self.home[k, stage - 1 if kind == "F" else stage + 1]
-        tag = self.tag(kind, k, stage)
         if source == self.rank:
-            return self.here.pop(tag)
-        t = torch.empty(self.shape, device=self.device)
-        dist.irecv(t, source, tag=tag).wait()
+            return self.here.pop((kind, k, stage))
+        t = torch.empty(self.shape)
+        dist.irecv(t, source, tag=tag(kind, k, stage)).wait()
         return t
 
     def flush(self):
@@ -99,13 +100,14 @@ class Mail:
 class Worker(Mail):
     """This rank's side of `orders`: `parts` has the module of each of its virtual stages, by number.
 
-    loss_of(output, target): a mean, called on the rank of the last stage. The linear layers of `parts` are
-    split. `held` is the most micro-batches, counted once for each virtual stage, that wait for B or W.
+    loss_of(output, target): a mean, called on the rank of the last stage. The linear layers inside `parts`
+    are split. `held` is the most micro-batches, counted once for each virtual stage, that wait for B or W.
     """
 
-    def __init__(self, orders, parts, loss_of, shape, device="cpu"):
-        super().__init__(orders, shape, device)
+    def __init__(self, orders, parts, loss_of, shape):
+        super().__init__(orders, shape)
         self.order, self.parts, self.loss_of = orders[self.rank], parts, loss_of
+        self.last = max(stage for _, stage in self.home)
         self.laters = {stage: [] for stage in parts}
         for stage, part in parts.items():
             split(part, self.laters[stage])

@@ -61,10 +61,16 @@ def timeline(bars, unit):
 def gantt(simulated, measured, xlabel):
     """Draw measured operations over simulated ones, a lane for each rank.
 
-    Both list (rank, kind, start, end), kind "F" or "BW", in one unit: measured below the line of the rank,
-    simulated above it.
+    Both list (rank, kind, start, end), in one unit: measured below the line of the rank, simulated above it.
+    kind: "F" forward, "BW" backward, or its parts, "B" input gradient and "W" weight gradient.
     """
-    looks = {"F": ("forward", "C0", ""), "BW": ("backward", "C1", "//")}
+    looks = {
+        "F": ("forward", "C0", ""),
+        "BW": ("backward", "C1", "//"),
+        "B": ("input gradient", "C1", "//"),
+        "W": ("weight gradient", "C2", ".."),
+    }
+    looks = {kind: looks[kind] for kind in looks if any(kind == bar[1] for bar in simulated)}
     ranks = 1 + max(rank for rank, *_ in simulated)
     _, axes = plt.subplots(figsize=(6, 0.62 * ranks + 1.1))
     for bars, top, alpha in ((simulated, -0.4, 0.45), (measured, 0.0, 1.0)):
@@ -86,7 +92,7 @@ def gantt(simulated, measured, xlabel):
     axes.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1),
-        ncols=2,
+        ncols=len(looks),
         fontsize=8,
         frameon=False,
         title="above: simulated, below: measured",
