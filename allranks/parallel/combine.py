@@ -1,0 +1,88 @@
+"""Which ranks work together along which axis? A mesh of data, pipeline and tensor parallelism.
+
+Ranks are numbered with the last axis varying fastest, as in torch's `DeviceMesh`. A rank is in one group for
+each axis, and the code of an axis (`allranks.parallel.tensor`, `allranks.parallel.pipeline`) is told its
+group and nothing else (Narayanan et al. 2021, section 3).
+"""
+
+import math
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from allranks.parallel.pipeline import Stage
+from allranks.parallel.tensor import Column, ParallelEmbedding, Row, total
+
+
+def groups_of(sizes):
+    """Return this rank's group along each axis of `sizes`, a dict from axis to size, slowest axis first.
+
+    All ranks of the world make all groups, in the same order, as `torch.distributed.new_group` demands.
+    """
+    ranks = torch.arange(math.prod(sizes.values())).view(*sizes.values())
+    mine = {}
+    for dim, axis in enumerate(sizes):
+        for members in ranks.movedim(dim, -1).reshape(-1, sizes[axis]).tolist():
+            group = dist.new_group(members)
+            if dist.get_rank() in members:
+                mine[axis] = group
+    return mine
+
+
+class Part(nn.Module):
+    """Stage `place` of `stages` of the running model, cut by `parallelize` or not, with equally many layers.
+
+    The first stage takes tokens, the last one returns logits, and between them go hidden states.
+    """
+
+    def __init__(self, model, place, stages):
+        super().__init__()
+        if len(model.layers) % stages:
+            raise ValueError(f"{stages} stages cannot share {len(model.layers)} layers evenly")
+        self.first, self.last = place == 0, place == stages - 1
+        share = len(model.layers) // stages
+        self.layers = model.layers[share * place : share * (place + 1)]
+        if self.first:
+            self.token, self.position = model.token, model.position
+        if self.last:
+            self.norm, self.head = model.norm, model.head
+
+    def forward(self, x):
+        if self.first:
+            x = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x)) if self.last else x
+
+
+class GroupStage(Stage):
+    """A `Stage` whose neighbours are those of this rank in `group`, and not the next numbers."""
+
+    def __init__(self, group, *args):
+        super().__init__(*args)
+        ranks, place = dist.get_process_group_ranks(group), dist.get_rank(group)
+        self.first, self.last = place == 0, place == len(ranks) - 1
+        self.before = None if self.first else ranks[place - 1]
+        self.after = None if self.last else ranks[place + 1]
+
+
+def cut_parameters(part):
+    """Return the parameters of which this rank has a slice; of the others all tp ranks have equal copies."""
+    cut = set()
+    for module in part.modules():
+        if isinstance(module, Column | ParallelEmbedding):
+            cut.update(module.parameters())
+        elif isinstance(module, Row):
+            cut.add(module.weight)
+    return cut
+
+
+def gradient_norm(part, groups):
+    """Return the norm of the whole model's gradient, on every rank, once the dp ranks have averaged theirs.
+
+    What t ranks have copies of counts 1/t on each of them.
+    """
+    cut, t = cut_parameters(part), dist.get_world_size(groups["tp"])
+    squares = sum(p.grad.pow(2).sum() / (1 if p in cut else t) for p in part.parameters())
+    return total(total(squares, groups["tp"]), groups["pp"]).sqrt()
