@@ -87,6 +87,15 @@ def test_networks_have_a_line_for_each_link_and_a_mark_for_each_node():
         assert sum(len(marks.get_offsets()) for marks in axes.collections) == len(graph)
 
 
+def test_ranks_that_talk_have_a_square_and_nodes_are_separated():
+    sent = {(0, 1): 3, (1, 0): 3, (0, 2): 1, (2, 0): 1}
+    plots.who_sends_to_whom(sent, 2, {pair: "tp" if 1 in pair else "dp" for pair in sent})
+    (axes,) = plt.gcf().axes
+    assert [text.get_text() for text in axes.texts] == ["tp\n3", "tp\n3", "dp\n1", "dp\n1"]
+    assert len(axes.patches) == len(sent) and len(axes.lines) == 2
+    assert axes.get_ylabel() == "from rank"
+
+
 def test_what_is_held_is_stacked_over_the_events():
     history = {"weights": [2e6, 2e6, 2e6], "activations": [0, 1e6, 3e6]}
     plots.held_over_time(history, {"forward": 1}, capacity=4e6)

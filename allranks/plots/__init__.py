@@ -13,7 +13,7 @@ from allranks.plots.curves import (
     ratios,
     roofline,
 )
-from allranks.plots.graphs import networks
+from allranks.plots.graphs import networks, who_sends_to_whom
 from allranks.plots.samples import pictures
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
 from allranks.plots.timelines import gantt, held_over_time, kept_over_a_step, messages, timeline
@@ -39,5 +39,6 @@ __all__ = [
     "roofline",
     "sent_by_rank",
     "timeline",
+    "who_sends_to_whom",
     "whole_units",
 ]

@@ -47,3 +47,28 @@ def _places(graph):
         nodes = sorted(node for node in graph if node[0] == kind)
         places |= {node: ((i + 0.5) / len(nodes), HEIGHTS[kind]) for i, node in enumerate(nodes)}
     return places
+
+
+def who_sends_to_whom(sent, node, labels):
+    """Draw a square for each pair of ranks that talk; `sent` maps (source, destination) to kilobytes.
+
+    Lines separate nodes of `node` ranks; `labels` maps a pair to the name of the axis along which they talk.
+    """
+    ranks = 1 + max(max(pair) for pair in sent)
+    axes = plt.subplots(figsize=(5.2, 4.8))[1]
+    names = list(dict.fromkeys(labels.values()))
+    for (source, destination), kilobytes in sent.items():
+        name = labels[source, destination]
+        color, hatch = f"C{names.index(name)}", ("", "//", "..", "xx")[names.index(name)]
+        square = plt.Rectangle(
+            (destination - 0.5, source - 0.5), 1, 1, facecolor=color, alpha=0.35, hatch=hatch
+        )
+        axes.add_patch(square)
+        axes.text(destination, source, f"{name}\n{kilobytes:.0f}", ha="center", va="center", fontsize=8)
+    for edge in range(node, ranks, node):
+        axes.axhline(edge - 0.5, color="gray")
+        axes.axvline(edge - 0.5, color="gray")
+    axes.set(xlim=(-0.5, ranks - 0.5), ylim=(ranks - 0.5, -0.5), xlabel="to rank", ylabel="from rank")
+    axes.set(xticks=range(ranks), yticks=range(ranks), aspect="equal")
+    plt.tight_layout()
+    plt.show()
