@@ -88,3 +88,40 @@ def step(stage, order, inputs, targets):
             backward(stage, k, targets[k], len(inputs))
     stage.flush()
     return stage.loss
+
+
+class Chunk(Stage):
+    """Virtual stage `number` of `count`, on rank number % p: `before` and `after` are stages, and not ranks.
+
+    Two ranks may share several boundaries; the two stages of a message are its tag (gloo; NCCL has no tags,
+    and with more than two ranks and `schedules.interleaved` needs none). A send waits for the message before
+    it at the same boundary, as in `Neighbours`.
+    """
+
+    def __init__(self, number, count, *args, **more):
+        super().__init__(*args, **more)
+        self.number, self.before, self.after = number, number - 1, number + 1
+        self.first, self.last = number == 0, self.after == count
+
+    def receive(self, source):
+        t = torch.empty(self.shape, device=self.device)
+        dist.recv(t, source % dist.get_world_size(), tag=source + self.number)
+        return t
+
+    def send(self, t, target):
+        if target in self.leaving:
+            self.leaving[target][0].wait()
+        request = dist.isend(t, target % dist.get_world_size(), tag=self.number + target)
+        self.leaving[target] = request, t
+
+
+def step_chunks(chunks, order, inputs, targets):
+    """`step` for a rank with several `chunks`, a dict from the number of a virtual stage to its `Chunk`."""
+    for kind, k, number in order:
+        if kind == "F":
+            forward(chunks[number], k, inputs[k], targets[k])
+        else:
+            backward(chunks[number], k, targets[k], len(inputs))
+    for chunk in chunks.values():
+        chunk.flush()
+    return sum(chunk.loss for chunk in chunks.values())
