@@ -50,6 +50,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
     precision,
     ranks,
     zero,
+    zero_bubble,
 )
 
 __all__ = [
@@ -70,4 +71,5 @@ __all__ = [
     "ranks",
     "verdict",
     "zero",
+    "zero_bubble",
 ]

@@ -1,0 +1,127 @@
+"""The exercises of the chapter Zero bubble."""
+
+import re
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from allranks import launch, schedules
+from allranks.check import exercise
+from allranks.parallel.zero_bubble import Worker, step
+from allranks.simulate import simulate
+
+STAGES, MICROBATCHES, ROOM = 3, 4, 2
+SEARCHED, LEAST = 7, 5  # what `schedules.zero_bubble` idles with this room, and what no order can beat
+WIDTH = 5
+
+
+def _layers():
+    torch.manual_seed(0)
+    return [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(STAGES)]
+
+
+def _data():
+    torch.manual_seed(1)
+    return torch.randn(2, MICROBATCHES, WIDTH)
+
+
+def _gradients_on_rank(orders):
+    rank, (x, target) = dist.get_rank(), _data()
+    part = _layers()[rank]
+    worker = Worker(orders, {rank: part}, nn.functional.mse_loss, (1, WIDTH))
+    step(worker, x.requires_grad_().split(1), target.split(1))
+    dist.barrier()
+    return [p.grad for p in part.parameters()]
+
+
+def _trains(orders):
+    """Whether three ranks that run `orders` get the gradients of one process."""
+    model, (x, target) = nn.Sequential(*_layers()), _data()
+    nn.functional.mse_loss(model(x), target).backward()
+    results = launch(_gradients_on_rank, orders, world_size=STAGES, timeout=20)
+    gradients = (each for result in results for each in result)
+    pairs = zip(gradients, model.parameters(), strict=True)
+    return all(torch.allclose(mine, p.grad, atol=1e-6) for mine, p in pairs)
+
+
+def _schedule(rows):
+    assert len(rows) == STAGES, f"There are {len(rows)} rows; each of the {STAGES} ranks has one."
+    orders = []
+    for rank, row in enumerate(rows):
+        words = [re.fullmatch(r"(F|B|W|BW)(\d+)", word) for word in row.split()]
+        assert all(words), f"Rank {rank}: write F0, B0, W0 or BW0, the number is that of the micro-batch."
+        orders.append(tuple(schedules.Operation(word[1], int(word[2]), rank) for word in words))
+    return schedules.Schedule("yours", STAGES, MICROBATCHES, 1, tuple(orders))
+
+
+@exercise
+def puzzle(answer):
+    """`answer`: a string of F0, B0, W0 … for each of 3 ranks; 4 micro-batches, at most 2 on a rank."""
+    made = _schedule(answer)
+    try:
+        schedules.check(made)
+    except ValueError as wrong:
+        raise AssertionError(f"Not legal: {wrong}.") from None
+    timeline = simulate(made)
+    for rank, held in enumerate(timeline.peak_activations):
+        assert held <= ROOM, f"Rank {rank} holds {held:g} micro-batches at once, and has room for {ROOM}."
+    idle = round(max(timeline.spans) - timeline.ideal)
+    assert idle <= SEARCHED, f"Legal, and the bubble is {idle}. The first target is {SEARCHED}."
+    assert _trains(made.orders), "Legal, but three ranks that run it get other gradients than one process."
+    if idle > LEAST:
+        return f"A bubble of {idle}, and three ranks train with it. The second target is {LEAST}."
+    return f"A bubble of {idle}, and three ranks train with it. No order has a smaller one."
+
+
+class _ByHand(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, gradient_of):
+        ctx.save_for_backward(x, weight)
+        ctx.gradient_of = gradient_of
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        for_input, for_weight = (ctx.gradient_of(kind, gradient, x, weight) for kind in "BW")
+        return for_input, for_weight, None
+
+
+def _by_hand_on_rank(gradient_of):
+    torch.manual_seed(dist.get_rank())
+    x, weight = torch.randn(2, 3, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True)
+    seed = torch.randn(2, 3, 6)
+    expected = torch.autograd.grad(x @ weight.T, (x, weight), seed)
+    found = [gradient_of(kind, seed, x.detach(), weight.detach()) for kind in "BW"]
+    verdicts = []
+    for mine, right in zip(found, expected, strict=True):
+        if mine is None or mine.shape != right.shape:
+            verdicts.append("nothing" if mine is None else f"shape {tuple(mine.shape)}")
+        else:
+            verdicts.append("" if torch.allclose(mine, right, atol=1e-5) else "wrong numbers")
+    return verdicts, [tuple(right.shape) for right in expected]
+
+
+@exercise
+def by_hand(answer):
+    """`answer(kind, gradient, x, weight)` is B or W of y = x @ weight.T, x with any dims before the last."""
+    for verdicts, shapes in launch(_by_hand_on_rank, answer, world_size=2, timeout=20):
+        for kind, verdict, shape in zip("BW", verdicts, shapes, strict=True):
+            assert not verdict, f'"{kind}" gives {verdict}; it has the shape {shape} here.'
+    return "Both are what autograd computes, and neither needs the other."
+
+
+@exercise
+def dualpipe(answer):
+    """`answer(p, T_F, T_B, T_W)` is the bubble of DualPipe, T_B the input gradient, F&B all together."""
+    for p, forward, input_grad, weight_grad in ((2, 1, 1, 1), (8, 1, 1, 1), (16, 4, 5, 3), (4, 2, 2.5, 0.5)):
+        given = f"dualpipe({p}, {forward}, {input_grad}, {weight_grad})"
+        found = answer(p, forward, input_grad, weight_grad)
+        assert found is not None, "The function returns nothing yet."
+        times = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
+        expected = schedules.bubble_seconds("dualpipe", p, **times)
+        mixed = (p / 2 - 1) * (forward + input_grad + weight_grad + input_grad - 3 * weight_grad)
+        assert p == 2 or abs(found - mixed) > 1e-9, f"{given} took one paper's B for the other's."
+        assert abs(found - expected) < 1e-9, f"{given} is {expected:g}, not {found:g}."
+    return "(p/2 - 1)(T_F + 2T_B - T_W)."
