@@ -4,6 +4,7 @@ Each module draws one kind of answer: curves, timelines, shares of a whole, grap
 """
 
 from allranks.plots.curves import (
+    against_memory,
     against_ranks,
     by_model,
     collective_times,
@@ -19,6 +20,7 @@ from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model
 from allranks.plots.timelines import gantt, held_over_time, kept_over_a_step, messages, timeline
 
 __all__ = [
+    "against_memory",
     "against_ranks",
     "binades",
     "by_model",
