@@ -26,7 +26,7 @@ import torch.distributed as dist
 {parts}
 
 if __name__ == "__main__":
-    main()
+    {main}()
     assert not dist.is_initialized(), "main left the process group standing"
 """
 
@@ -244,7 +244,7 @@ def main(answer, device):
     except (OSError, TypeError):
         raise AssertionError("`main` and `my_device` have to be functions that a cell defines.") from None
     ranks = min(torch.cuda.device_count(), 4) or 2
-    status, printed, said = _torchrun(SCRIPT.format(parts=parts), ranks)
+    status, printed, said = _torchrun(SCRIPT.format(parts=parts, main=answer.__name__), ranks)
     assert status is not None, f"torchrun with {ranks} ranks did not come to an end in {labs.SECONDS:.0f} s."
     trouble = [line for line in said.splitlines() if "Error" in line and "ChildFailed" not in line]
     why = trouble[0].rpartition("]:")[2].strip() if trouble else f"status {status}"
