@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -246,8 +247,8 @@ def main(answer, device):
     ranks = min(torch.cuda.device_count(), 4) or 2
     status, printed, said = _torchrun(SCRIPT.format(parts=parts, main=answer.__name__), ranks)
     assert status is not None, f"torchrun with {ranks} ranks did not come to an end in {labs.SECONDS:.0f} s."
-    trouble = [line for line in said.splitlines() if "Error" in line and "ChildFailed" not in line]
-    why = trouble[0].rpartition("]:")[2].strip() if trouble else f"status {status}"
+    raised = re.search(r"\b\w+Error: .+", said)
+    why = raised.group().strip() if raised else f"status {status}"
     assert status == 0, f"torchrun ended with an error: {why}"
     expected = f"{ranks} ranks, sum {ranks * (ranks + 1) // 2}"
     lines = printed.splitlines()
