@@ -26,9 +26,8 @@ class Deferred(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         ctx.later.append((ctx.edge, gradient, ctx.weights))
-        wanted = [ctx.inside]
-        (for_input,) = torch.autograd.grad(ctx.edge, wanted, gradient, retain_graph=True)
-        return for_input, None, None
+        b = torch.autograd.grad(ctx.edge, ctx.inside, gradient, retain_graph=True)
+        return b[0], None, None
 
 
 class Split(nn.Module):
@@ -45,8 +44,8 @@ class Split(nn.Module):
 def split(module, later):
     """Put a `Split` around every linear layer inside `module`, and return `module`."""
     for name, child in list(module.named_children()):
-        inside = isinstance(child, nn.Linear)
-        setattr(module, name, Split(child, later) if inside else split(child, later))
+        halves = Split if isinstance(child, nn.Linear) else split
+        setattr(module, name, halves(child, later))
     return module
 
 
@@ -73,8 +72,9 @@ class Mail:
     """
 
     def __init__(self, orders, shape):
-        self.home = {each[1:]: rank for rank, mine in enumerate(orders) for each in mine}
-        self.rank, self.shape, self.here, self.leaving = dist.get_rank(), shape, {}, []
+        self.home = {op[1:]: r for r, mine in enumerate(orders) for op in mine}
+        self.rank, self.shape = dist.get_rank(), shape
+        self.here, self.leaving = {}, []
 
     def send(self, t, *needed_by):
         target = self.home[needed_by[1:]]
