@@ -1,7 +1,6 @@
 """The checks of What a collective costs: ✓ for right answers, a hint for the usual wrong ones."""
 
 import pytest
-import torch
 import torch.distributed as dist
 
 from allranks import check
@@ -31,30 +30,61 @@ def verdict(capsys, one_check, answer):
         (HERE.between_nodes, 0.09375, "✗ An all-reduce goes around twice"),
         (HERE.between_nodes, None, "✗ Put a number"),
         (HERE.buckets, "many", "✗ 'many' is not a number"),
-        (HERE.halving_doubling, lambda t, transfer: None, "✗ Nothing was sent yet"),
+        (HERE.pieces, 298, "✓ 298 pieces: 1.46 times"),
+        (HERE.pieces, 297.6, "✓ 298 pieces"),
+        (HERE.pieces, 64, "✗ 64 pieces take 1."),
+        (HERE.pieces, 0, "✗ 0 is no number"),
+        (HERE.pieces, None, "✗ Put a number"),
+        (HERE.chain, lambda t, k, transfer: None, "✗ Nothing was sent yet"),
     ],
 )
 def test_an_answer_gets_its_verdict(capsys, one_check, answer, says):
     assert verdict(capsys, one_check, answer).startswith(says)
 
 
-def test_recursive_doubling_is_no_halving_and_doubling(capsys):
-    def doubling(t, transfer):
-        distance = 1
-        while distance < dist.get_world_size():
-            came = torch.empty_like(t)
-            transfer(t, dist.get_rank() ^ distance, came, dist.get_rank() ^ distance)
-            t += came
-            distance *= 2
+def along(t, k, transfer, wait=False, last=True):
+    """A chain that may `wait` for all pieces before it sends, or forget the `last` one."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    parts = t.chunk(k)[: k if last else k - 1]
+    if wait and rank > 0:
+        for part in parts:
+            transfer(into=part, source=rank - 1)
+    for i in range(len(parts) + 1):
+        receives = not wait and rank > 0 and i < len(parts)
+        sends = rank < p - 1 and i > 0
+        if receives or sends:
+            transfer(
+                parts[i - 1] if sends else None,
+                rank + 1 if sends else None,
+                parts[i] if receives else None,
+                rank - 1 if receives else None,
+            )
 
-    said = verdict(capsys, HERE.halving_doubling, doubling)
-    assert said == "✗ The sum is right, but with 2 ranks it takes 2·log2 p = 2 rounds, and rank 0 counted 1."
+
+def test_a_chain_in_pieces_is_right(capsys):
+    assert verdict(capsys, HERE.chain, along)[0] == "✓"
 
 
-def test_a_sum_that_is_wrong_is_named(capsys):
-    def once(t, transfer):
-        came = torch.empty_like(t)
-        transfer(t, dist.get_rank() ^ 1, came, dist.get_rank() ^ 1)
+def test_a_chain_that_waits_takes_too_many_rounds(capsys):
+    def waits(t, k, transfer):
+        along(t, k, transfer, wait=True)
 
-    said = verdict(capsys, HERE.halving_doubling, once)
-    assert said.startswith("✗ With 2 ranks, 47 of 48 elements of rank 0 are not the sum.")
+    assert "it can pass a piece on while the next one comes" in verdict(capsys, HERE.chain, waits)
+
+
+def test_a_chain_that_forgets_a_piece_is_wrong(capsys):
+    def forgets(t, k, transfer):
+        along(t, k, transfer, last=k == 1)
+
+    assert "12 of 48 elements of rank 1 are not rank 0's" in verdict(capsys, HERE.chain, forgets)
+
+
+def test_a_star_is_no_chain(capsys):
+    def star(t, k, transfer):
+        rank, p = dist.get_rank(), dist.get_world_size()
+        if rank > 0:
+            return transfer(into=t, source=0)
+        for other in range(1, p):
+            transfer(out=t, to=other)
+
+    assert "sends to rank 2, not to the next one" in verdict(capsys, HERE.chain, star)

@@ -51,11 +51,13 @@ def buckets(answer):
 
 
 @exercise
-def halving_doubling(answer):
-    """`answer(t, transfer)` leaves the sum in `t`, in 2·log2 p rounds that carry 2(p−1)/p of its bytes."""
+def chain(answer):
+    """`answer(t, k, transfer)` copies rank 0's `t` along a chain of ranks, in `k` pieces."""
     path = []
 
     def transfer(out=None, to=None, into=None, source=None):
+        rank = dist.get_rank()
+        assert to in (None, rank + 1), f"rank {rank} sends to rank {to}, not to the next one"
         moves = [dist.P2POp(dist.isend, out.contiguous(), to)] if to is not None else []
         if source is not None:
             moves.append(dist.P2POp(dist.irecv, into, source))
@@ -63,32 +65,44 @@ def halving_doubling(answer):
             work.wait()
         path.append(max(move.tensor.nbytes for move in moves))
 
-    def on_rank():
-        t = torch.arange(ELEMENTS) * (dist.get_rank() + 1)
+    def on_rank(k):
+        t = torch.arange(ELEMENTS) + 1 if dist.get_rank() == 0 else torch.zeros(ELEMENTS, dtype=torch.int64)
         path.clear()
-        answer(t, transfer)
+        answer(t, k, transfer)
         return t, path
 
-    for p in (2, 4, 8):
-        on_ranks = launch(on_rank, world_size=p, timeout=SECONDS)
+    for p, k in ((4, 1), (2, 4), (4, 6), (3, 12)):
+        on_ranks = launch(on_rank, k, world_size=p, timeout=SECONDS)
+        case = f"With {p} ranks and {k} piece{'s' * (k > 1)},"
         assert any(rounds for _, rounds in on_ranks), "Nothing was sent yet."
-        expected = torch.arange(ELEMENTS) * (p * (p + 1) // 2)
-        for rank, (t, _) in enumerate(on_ranks):
-            wrong = int((t != expected).sum())
-            assert not wrong, (
-                f"With {p} ranks, {wrong} of {ELEMENTS} elements of rank {rank} are not the sum."
+        for rank, (t, rounds) in enumerate(on_ranks):
+            wrong = int((t != torch.arange(ELEMENTS) + 1).sum())
+            assert not wrong, f"{case} {wrong} of {ELEMENTS} elements of rank {rank} are not rank 0's."
+            allowed = k + (0 < rank < p - 1)
+            assert len(rounds) <= allowed, (
+                f"{case} rank {rank} took part in {len(rounds)} rounds, and {allowed} are enough: "
+                "it can pass a piece on while the next one comes."
             )
-        cost = collectives.cost("all_reduce", "halving_doubling", ELEMENTS * 8, p)
-        for rank, (_, rounds) in enumerate(on_ranks):
-            assert len(rounds) == cost.rounds, (
-                f"The sum is right, but with {p} ranks it takes 2·log2 p = {cost.rounds} rounds, "
-                f"and rank {rank} counted {len(rounds)}."
-            )
-            assert sum(rounds) == cost.nbytes, (
-                f"The sum is right, but with {p} ranks rank {rank} sent {sum(rounds)} bytes, "
-                f"where {cost.nbytes:.0f} are enough: swap halves, then halves of halves."
-            )
-    return "A ring's bytes in twice a tree's height, for 2, 4 and 8 ranks."
+            assert max(rounds) * k == t.nbytes, f"{case} rank {rank} sent {max(rounds)} bytes in a round."
+    return "The last of p ranks has everything after p−2+k rounds, for p = 2, 3 and 4."
+
+
+@exercise
+def pieces(answer):
+    """`answer`: the number of pieces in which 1 GB gets fastest along a chain of 64 ranks, on InfiniBand."""
+    _number(answer)
+    link = hardware.link("infiniband-ndr")
+    assert answer >= 1, f"{answer:g} is no number of pieces."
+
+    def seconds(k):
+        return collectives.pipelined_ring(1e9, 64, k).seconds(link.α, link.β)
+
+    best = min(range(1, 1000), key=seconds)
+    assert abs(answer / best - 1) < 0.01, (
+        f"{answer:.0f} pieces take {seconds(round(answer)) / seconds(best):.3g} times as long as the best: "
+        "few large pieces keep ranks waiting, many small ones pay latencies."
+    )
+    return f"{best} pieces: {seconds(best) / seconds(1) * 63:.2f} times what one message takes, not 63 times."
 
 
 @exercise
