@@ -8,7 +8,7 @@ a causal mask gives every rank the same work (Grattafiori et al. 2024, section 3
 values instead).
 """
 
-from .collectives import ring_all_gather_bytes
+from .collectives import all_to_all_bytes, ring_all_gather_bytes
 from .inputs import multiple, one_of, quantity, whole
 
 SPLITS = ("contiguous", "zigzag")
@@ -90,6 +90,41 @@ def ring_bytes(sequence, context_parallel, kv_heads, head_width, element=2, batc
     """Bytes that each rank sends in the forward pass of one layer: those of a ring all-gather."""
     part = hop_bytes(sequence, context_parallel, kv_heads, head_width, element, batch)
     return ring_all_gather_bytes(context_parallel * part, context_parallel)
+
+
+def ring_backward_bytes(sequence, context_parallel, kv_heads, head_width, element=2, batch=1):
+    """Bytes that each rank sends in the backward pass of one layer: keys and values, and their gradients.
+
+    Twice `ring_bytes`. The gradient of a rank's own part stays at home and waits for what the others found,
+    so that the gradients make p−1 hops, not p.
+    """
+    return 2 * ring_bytes(sequence, context_parallel, kv_heads, head_width, element, batch)
+
+
+def ulysses_bytes(sequence, context_parallel, heads, kv_heads, head_width, element=2, batch=1):
+    """Bytes that each rank sends in the forward pass of one layer with all-to-alls; backward as many.
+
+    Queries and output, keys and values of s/p tokens, (p−1)/p of each: 4bsh/p elements times (p−1)/p if there
+    are as many heads of keys as of queries (Jacobs et al. 2023, section 3.2). p must divide both.
+    """
+    part = hop_bytes(sequence, context_parallel, kv_heads, head_width, element, batch)
+    multiple("heads", whole("heads", heads), "context_parallel", context_parallel)
+    multiple("kv_heads", kv_heads, "context_parallel", context_parallel)
+    return all_to_all_bytes(part * (heads + kv_heads) // kv_heads, context_parallel)
+
+
+def hop_tokens(heads, kv_heads, flops_per_second, bandwidth, element=2, causal=False):
+    """Tokens a rank needs for a hop's computing, forward, to take as long as its sending.
+
+    A hop computes 4c² · heads · head_width FLOPs, with a causal mask and zig-zag half of them, and sends
+    2c · kv_heads · head_width · element bytes at `bandwidth` bytes a second. With two bytes and kv_heads =
+    heads, c is the ratio of FLOPs and bytes a second (Liu et al. 2023, section 3).
+    """
+    multiple("heads", whole("heads", heads), "kv_heads", whole("kv_heads", kv_heads))
+    quantity("flops_per_second", flops_per_second, positive=True)
+    quantity("bandwidth", bandwidth, positive=True)
+    quantity("element", element, positive=True)
+    return (2 if causal else 1) * element * kv_heads * flops_per_second / (2 * heads * bandwidth)
 
 
 def _checked(sequence, context_parallel, split):

@@ -77,6 +77,28 @@ def test_the_ring_sends_keys_and_values_p_minus_one_times():
     assert attention.hop_bytes(8192, 1, 8, 128) == attention.ring_bytes(8192, 1, 8, 128) == 0
 
 
+def test_backward_a_ring_sends_twice_as_much():
+    assert attention.ring_backward_bytes(8192, 4, 8, 128) == 2 * attention.ring_bytes(8192, 4, 8, 128)
+
+
+def test_ulysses_sends_four_activations_in_parts():
+    s, p, heads, width = 8192, 8, 16, 128
+    elements = 4 * s * heads * width / p * (p - 1) / p  # 4Nh/P, less what stays
+    assert attention.ulysses_bytes(s, p, heads, heads, width, element=2) == 2 * elements
+    assert attention.ulysses_bytes(s, 1, heads, heads, width) == 0
+    assert attention.ulysses_bytes(s, p, heads, 8, width) == 2 * elements * (16 + 8) / 32
+    with pytest.raises(ValueError, match="kv_heads must be a multiple of context_parallel = 8"):
+        attention.ulysses_bytes(s, p, heads, 4, width)
+
+
+def test_a_hop_is_hidden_when_a_rank_has_as_many_tokens_as_flops_a_byte():
+    assert attention.hop_tokens(16, 16, 1000e12, 50e9) == 20_000
+    assert attention.hop_tokens(16, 1, 1000e12, 50e9) == 20_000 / 16
+    c = attention.hop_tokens(16, 2, 1000e12, 50e9, element=4, causal=True)
+    seconds = 4 * c * c / 2 * 16 * 128 / 1000e12
+    assert seconds == pytest.approx(2 * c * 2 * 128 * 4 / 50e9)
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

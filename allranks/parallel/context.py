@@ -1,0 +1,239 @@
+"""How do several ranks compute attention when each has a part of the sequence?
+
+Three ways. In a ring, keys and values travel from rank to rank, and what each part contributes is merged
+(Liu et al. 2023). With an all-gather, every rank first gets the keys and values of all (Grattafiori et al.
+2024, section 3.3.2). With an all-to-all, every rank gets the whole sequence of a part of the heads (Jacobs et
+al. 2023). Queries, keys and values are (batch, heads, tokens, width), the tokens those that `part` gives.
+"""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+
+def places(split, rank, ranks):
+    """Which pieces of the sequence `rank` has: one of p ("contiguous"), or two of 2p ("zigzag")."""
+    return [rank] if split == "contiguous" else [rank, 2 * ranks - 1 - rank]
+
+
+def part(t, dim, split="contiguous", group=None):
+    """Return this rank's tokens of `t`, which lie along `dim`; ValueError if the pieces would differ."""
+    ranks = dist.get_world_size(group)
+    mine = places(split, dist.get_rank(group), ranks)
+    pieces = len(mine) * ranks
+    if t.shape[dim] % pieces:
+        raise ValueError(f"{t.shape[dim]} tokens cannot be cut into {pieces} equal pieces")
+    chunks = t.chunk(pieces, dim)
+    return torch.cat([chunks[place] for place in mine], dim)
+
+
+def tiles(split, rank, owner, ranks, causal):
+    """Yield (i, j, diagonal): `rank`'s i-th piece of queries meets `owner`'s j-th piece of keys."""
+    for i, query in enumerate(places(split, rank, ranks)):
+        for j, key in enumerate(places(split, owner, ranks)):
+            if not causal or key <= query:
+                yield i, j, causal and key == query
+
+
+def scores(q, k, diagonal=False):
+    """How well each query likes each key: (…, queries, keys); on the diagonal, no key that comes later."""
+    s = q @ k.mT / q.shape[-1] ** 0.5
+    if diagonal:
+        s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -torch.inf)
+    return s
+
+
+def attend(q, k, v, diagonal=False):
+    """Attention to these keys only: the output, and for each query the log of its sum of exponentials."""
+    s = scores(q, k, diagonal)
+    lse = s.logsumexp(-1, keepdim=True)
+    return (s - lse).exp() @ v, lse
+
+
+def merge(one, other):
+    """Attention to two sets of keys, from the attention to each."""
+    (out_1, lse_1), (out_2, lse_2) = one, other
+    lse = torch.logaddexp(lse_1, lse_2)
+    return out_1 * (lse_1 - lse).exp() + out_2 * (lse_2 - lse).exp(), lse
+
+
+def attend_backward(gradient, dot, lse, q, k, v, diagonal=False):
+    """Gradients of q, k and v from these keys; `lse` and `dot` (gradient · output) are those of all keys."""
+    weights = (scores(q, k, diagonal) - lse).exp()
+    ds = weights * (gradient @ v.mT - dot) / q.shape[-1] ** 0.5
+    return ds @ k, ds.mT @ q, weights.mT @ gradient
+
+
+def shift(t, group=None):
+    """Start to send `t` on around the ring; return what will have come, and the requests to wait for."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    came = torch.empty_like(t)
+    send = dist.P2POp(dist.isend, t, group=group, group_peer=(rank + 1) % ranks)
+    receive = dist.P2POp(dist.irecv, came, group=group, group_peer=(rank - 1) % ranks)
+    return came, dist.batch_isend_irecv([send, receive])
+
+
+def wait(requests):
+    """Wait for all `requests`."""
+    for request in requests:
+        request.wait()
+
+
+def hops(t, group=None):
+    """Yield (owner, its `t`) for all ranks, this one first; the next is on its way while the caller works."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    for hop in range(ranks - 1):
+        came, requests = shift(t, group)
+        yield (rank - hop) % ranks, t
+        wait(requests)
+        t = came
+    yield (rank + 1) % ranks, t
+
+
+def ring_forward(q, k, v, causal=True, split="contiguous", group=None):
+    """Attention of this rank's queries to the keys of all ranks: the output, and the log of its sum."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    pieces = len(places(split, rank, ranks))
+    queries = q.chunk(pieces, 2)
+    done = [(torch.zeros_like(x), torch.full_like(x[..., :1], -torch.inf)) for x in queries]
+    for owner, kv in hops(torch.stack([k, v]), group):
+        keys, values = (x.chunk(pieces, 2) for x in kv)
+        for i, j, diagonal in tiles(split, rank, owner, ranks, causal):
+            done[i] = merge(done[i], attend(queries[i], keys[j], values[j], diagonal))
+    return tuple(torch.cat(x, 2) for x in zip(*done, strict=True))
+
+
+def ring_backward(gradient, out, lse, q, k, v, causal=True, split="contiguous", group=None):
+    """Gradients of this rank's q, k and v: those of keys and values travel one hop behind them."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    pieces = len(places(split, rank, ranks))
+    dot = (gradient * out).sum(-1, keepdim=True)
+    mine = list(zip(*(x.chunk(pieces, 2) for x in (gradient, dot, lse, q)), strict=True))
+    dq, home, on_the_way = torch.zeros_like(q), None, None
+    for owner, kv in hops(torch.stack([k, v]), group):
+        d = torch.zeros_like(kv)
+        keys, values, dqs, dks, dvs = (x.chunk(pieces, 2) for x in (*kv, dq, *d))
+        for i, j, diagonal in tiles(split, rank, owner, ranks, causal):
+            gradients = attend_backward(*mine[i], keys[j], values[j], diagonal)
+            for total, term in zip((dqs[i], dks[j], dvs[j]), gradients, strict=True):
+                total += term
+        if owner == rank:
+            home = d
+            continue
+        if on_the_way:
+            wait(on_the_way[1])
+            d += on_the_way[0]
+        on_the_way = shift(d, group)
+    if on_the_way:
+        wait(on_the_way[1])
+        home += on_the_way[0]
+    return dq, *home
+
+
+class Ring(torch.autograd.Function):
+    """Attention whose keys and values travel around the ring, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, *how):
+        out, lse = ring_forward(q, k, v, *how)
+        ctx.save_for_backward(out, lse, q, k, v)
+        ctx.how = how
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return *ring_backward(gradient, *ctx.saved_tensors, *ctx.how), None, None, None
+
+
+def ring_attention(q, k, v, causal=True, split="contiguous", group=None):
+    """Attention of this rank's queries to the keys and values of all ranks, by a ring."""
+    return Ring.apply(q, k, v, causal, split, group)
+
+
+class GatherThenScatter(torch.autograd.Function):
+    """The `t` of all ranks along dim 0; backward, the sum of what all ranks say about this one's."""
+
+    @staticmethod
+    def forward(ctx, t, group):
+        ctx.group = group
+        everybodys = t.new_empty((dist.get_world_size(group) * len(t), *t.shape[1:]))
+        dist.all_gather_single(everybodys, t.contiguous(), group=group)
+        return everybodys
+
+    @staticmethod
+    def backward(ctx, gradient):
+        mine = torch.empty_like(gradient.chunk(dist.get_world_size(ctx.group))[0])
+        dist.reduce_scatter_single(mine, gradient.contiguous(), group=ctx.group)
+        return mine, None
+
+
+def gather_attention(q, k, v, causal=True, split="contiguous", group=None):
+    """Attention of this rank's queries to the keys and values of all ranks, by an all-gather."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    pieces = len(places(split, rank, ranks))
+    everybodys = GatherThenScatter.apply(torch.stack([k, v]), group).chunk(ranks)
+    found = {}
+    for owner, kv in enumerate(everybodys):
+        found |= zip(places(split, owner, ranks), kv.chunk(pieces, 3), strict=True)
+    k, v = torch.cat([found[place] for place in sorted(found)], 3)
+    out = []
+    for place, queries in zip(places(split, rank, ranks), q.chunk(pieces, 2), strict=True):
+        tokens = queries.shape[2]
+        end = (place + 1) * tokens if causal else k.shape[2]
+        mask = q.new_ones(tokens, end, dtype=torch.bool).tril(end - tokens) if causal else None
+        keys, values = k[:, :, :end], v[:, :, :end]
+        out.append(F.scaled_dot_product_attention(queries, keys, values, mask, enable_gqa=True))
+    return torch.cat(out, 2)
+
+
+def swap(t, scatter, gather, group=None):
+    """Cut `t` along `scatter`, a part for each rank; put together along `gather` what comes from all."""
+    ranks = dist.get_world_size(group)
+    if t.shape[scatter] % ranks:
+        raise ValueError(f"{ranks} ranks cannot share {t.shape[scatter]} heads evenly")
+    parts = [x.contiguous() for x in t.chunk(ranks, scatter)]
+    came = [torch.empty_like(x) for x in parts]
+    dist.all_to_all(came, parts, group=group)
+    return torch.cat(came, gather)
+
+
+class Swap(torch.autograd.Function):
+    """`swap`, whose backward pass swaps back."""
+
+    @staticmethod
+    def forward(ctx, t, scatter, gather, group):
+        ctx.back = gather, scatter, group
+        return swap(t, scatter, gather, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return swap(gradient, *ctx.back), None, None, None
+
+
+def ulysses_attention(q, k, v, causal=True, split="contiguous", group=None):
+    """Attention of this rank's queries to the keys and values of all ranks, by all-to-alls."""
+    if split != "contiguous":
+        raise ValueError("Ulysses needs contiguous parts: a rank computes whole sequences")
+    q, k, v = (Swap.apply(t, 1, 2, group) for t in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    return Swap.apply(out, 2, 1, group)
+
+
+def layer_forward(layer, x, attention):
+    """A `Layer` of the running model on this rank's tokens; `attention` is told q, k and v."""
+    y = layer.norm_1(x)
+    qkv = layer.query(y), layer.key(y), layer.value(y)
+    q, k, v = (w.unflatten(-1, (layer.heads, -1)).transpose(1, 2) for w in qkv)
+    x = x + layer.out(attention(q, k, v).transpose(1, 2).flatten(-2))
+    return x + layer.down(F.gelu(layer.up(layer.norm_2(x))))
+
+
+def context_loss(model, tokens, attention=ring_attention, split="zigzag", group=None):
+    """This rank's share of `loss_of`: the mean over its tokens. The mean of all ranks' shares is the loss."""
+    tokens = tokens.to(next(model.parameters()).device)
+    positions = torch.arange(tokens.shape[1] - 1, device=tokens.device)
+    inputs, targets = (part(t, 1, split, group) for t in (tokens[:, :-1], tokens[:, 1:]))
+    x = model.token(inputs) + model.position(part(positions, 0, split, group))
+    for layer in model.layers:
+        x = layer_forward(layer, x, lambda q, k, v: attention(q, k, v, True, split, group))
+    return F.cross_entropy(model.head(model.norm(x)).flatten(0, 1), targets.flatten())
