@@ -4,6 +4,7 @@ Each module draws one kind of answer: curves, timelines, shares of a whole, grap
 """
 
 from allranks.plots.curves import (
+    against,
     against_memory,
     against_ranks,
     by_model,
@@ -17,9 +18,11 @@ from allranks.plots.curves import (
 from allranks.plots.graphs import networks, who_sends_to_whom
 from allranks.plots.samples import pictures
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
-from allranks.plots.timelines import gantt, held_over_time, kept_over_a_step, messages, timeline
+from allranks.plots.timelines import PHASES, gantt, held_over_time, kept_over_a_step, messages, timeline
 
 __all__ = [
+    "PHASES",
+    "against",
     "against_memory",
     "against_ranks",
     "binades",

@@ -131,3 +131,16 @@ def against_memory(limits, curves, marks, xlabel, ylabel):
     plt.legend(fontsize=8)
     plt.tight_layout()
     plt.show()
+
+
+def against(x, curves, xlabel, ylabel):
+    """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0."""
+    plt.figure(figsize=(4.6, 2.4))
+    for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
+        plt.plot(x, values, style, markersize=4, label=label)
+    plt.ylim(bottom=0)
+    plt.xlim(left=0)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize="small")
+    plt.show()

@@ -55,15 +55,11 @@ def who_sends_to_whom(sent, node, labels):
     Lines separate nodes of `node` ranks; `labels` maps a pair to the name of the axis along which they talk.
     """
     ranks = 1 + max(max(pair) for pair in sent)
-    axes = plt.subplots(figsize=(5.2, 4.8))[1]
+    axes = plt.subplots(figsize=(4.6, 4.2))[1]
     names = list(dict.fromkeys(labels.values()))
     for (source, destination), kilobytes in sent.items():
-        name = labels[source, destination]
-        color, hatch = f"C{names.index(name)}", ("", "//", "..", "xx")[names.index(name)]
-        square = plt.Rectangle(
-            (destination - 0.5, source - 0.5), 1, 1, facecolor=color, alpha=0.35, hatch=hatch
-        )
-        axes.add_patch(square)
+        name, corner = labels[source, destination], (destination - 0.5, source - 0.5)
+        axes.add_patch(plt.Rectangle(corner, 1, 1, facecolor=f"C{names.index(name)}", alpha=0.3))
         axes.text(destination, source, f"{name}\n{kilobytes:.0f}", ha="center", va="center", fontsize=8)
     for edge in range(node, ranks, node):
         axes.axhline(edge - 0.5, color="gray")
