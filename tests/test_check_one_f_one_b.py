@@ -46,9 +46,9 @@ def late(order):
     "one_check, answer, said",
     [
         (one_f_one_b.order, order, "✓"),
-        (one_f_one_b.order, gpipe, "rank 0 keeps 3 micro-batches, and 1 are enough"),
+        (one_f_one_b.order, gpipe, "rank 0 keeps 8 micro-batches, and 4 are enough"),
         (one_f_one_b.order, one_after_the_other, "can be reached"),
-        (one_f_one_b.order, backwards_first, "✗ With 1 stages and 3 micro-batches: rank 0"),
+        (one_f_one_b.order, backwards_first, "✗ With 4 stages and 8 micro-batches: rank 0"),
         (one_f_one_b.order, lambda stages, microbatches: None, "returns nothing yet"),
         (one_f_one_b.late, late, "✓"),
         (one_f_one_b.late, lambda order: [0] * (len(order) // 2), "and it is [0, 1, 2, 3, 3, 3, 3, 3]"),

@@ -86,6 +86,20 @@ def test_interleaved_chunks_equal_one_process(stages, microbatches, chunks):
     assert [sent for *_, sent, _ in results] == [n * BATCH * WIDTH * 4 for n in boundaries]
 
 
+@pytest.mark.parametrize("stages, chunks", [(2, 2), (3, 4), (8, 3)])
+def test_interleaving_receives_in_the_order_of_the_sends_so_that_nccl_needs_no_tags(stages, chunks):
+    schedule = schedules.interleaved(stages, 2 * stages, chunks)
+    sent, received = {}, {}
+    for rank, order in enumerate(schedule.orders):
+        for kind, k, number in order:
+            before, after = (number - 1, number + 1) if kind == "F" else (number + 1, number - 1)
+            if 0 <= after < stages * chunks:
+                sent.setdefault((rank, after % stages), []).append((kind, k, after))
+            if 0 <= before < stages * chunks:
+                received.setdefault((before % stages, rank), []).append((kind, k, number))
+    assert sent == received
+
+
 def test_the_pipeline_has_under_sixty_lines_of_code():
     tree = ast.parse(inspect.getsource(pipeline))
     definitions = [

@@ -94,8 +94,8 @@ class Chunk(Stage):
     """Virtual stage `number` of `count`, on rank number % p: `before` and `after` are stages, and not ranks.
 
     Two ranks may share several boundaries; the two stages of a message are its tag (gloo; NCCL has no tags,
-    and with more than two ranks and `schedules.interleaved` needs none). A send waits for the message before
-    it at the same boundary, as in `Neighbours`.
+    and with `schedules.interleaved` needs none). A send waits for the message before it at the same boundary,
+    as in `Neighbours`, which `interleaved` survives and `looped_bfs` does not.
     """
 
     def __init__(self, number, count, *args, **more):
