@@ -217,3 +217,10 @@ def test_a_binade_is_a_bar_that_starts_at_its_exponent():
     assert [(bar.get_x(), bar.get_height()) for bar in plain.patches] == [(-20, 25), (-19, 50)]
     assert [bar.get_height() for bar in scaled.patches] == [100]
     assert list(plain.lines[0].get_xdata()) == [-25, -25]
+
+
+def test_curves_are_drawn_against_what_is_named():
+    plots.against([1, 2], {"dropped": [30, 10], "empty": [30, 55]}, "capacity factor", "%")
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[30, 10], [30, 55]]
+    assert axes.get_xlabel() == "capacity factor" and axes.get_ylim()[0] == 0

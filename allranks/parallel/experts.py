@@ -6,6 +6,7 @@ all-to-all carries tokens to their experts and another brings the outputs back: 
 """
 
 import math
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -50,7 +51,8 @@ def through_buffers(x, chosen, capacity, number, experts):
     kept = place < capacity
     token, choice = kept.nonzero(as_tuple=True)
     slot = chosen[kept] * capacity + place[kept]
-    buffers = x.new_zeros(number * capacity, x.shape[1]).index_copy(0, slot, x[token])
+    empty = x.new_zeros(number * capacity, x.shape[1])
+    buffers = empty.index_copy(0, slot, x[token])
     done = experts(buffers.view(number, capacity, -1)).flatten(0, 1)
     visits = x.new_zeros(*chosen.shape, x.shape[1])
     return visits.index_put((token, choice), done[slot])
@@ -150,7 +152,7 @@ class ExpertParallel(Mixture):
     def visit(self, x, chosen):
         number = self.gate.out_features
         capacity = math.ceil(chosen.numel() * self.factor / number)
-        there = lambda buffers: on_ranks(buffers, self.experts, self.group)  # noqa: E731
+        there = partial(on_ranks, experts=self.experts, group=self.group)
         return through_buffers(x, chosen, capacity, number, there)
 
 
@@ -168,12 +170,14 @@ class Dropless(ExpertParallel):
         order = chosen.flatten().argsort(stable=True)
         mine = torch.bincount(chosen.flatten(), minlength=number)
         theirs = exchange(mine, group=self.group).view(ranks, -1)
-        sent, received = mine.view(ranks, -1).sum(1).tolist(), theirs.sum(1).tolist()
+        sent = mine.view(ranks, -1).sum(1).tolist()
+        received = theirs.sum(1).tolist()
         arrived = AllToAll.apply(x[order // self.k], sent, received, self.group)
         local = torch.arange(number // ranks, device=x.device).repeat(ranks)
         by_expert = local.repeat_interleave(theirs.flatten()).argsort(stable=True)
         done = ragged(self.experts, arrived[by_expert], theirs.sum(0).tolist())
-        back = AllToAll.apply(done[by_expert.argsort()], received, sent, self.group)
+        back = done[by_expert.argsort()]
+        back = AllToAll.apply(back, received, sent, self.group)
         return back[order.argsort()].view(*chosen.shape, -1)
 
 
@@ -198,7 +202,8 @@ class MixtureLayer(nn.Module):
         super().__init__()
         self.heads, self.mixture = layer.heads, mixture
         self.norm_1, self.norm_2 = layer.norm_1, layer.norm_2
-        self.query, self.key, self.value, self.out = layer.query, layer.key, layer.value, layer.out
+        self.query, self.key = layer.query, layer.key
+        self.value, self.out = layer.value, layer.out
 
     def forward(self, x):
         y = self.norm_1(x)

@@ -1,0 +1,74 @@
+"""The checks of the chapter Experts say ✓ to right answers and ✗, with a hint, to wrong ones."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from allranks.check import experts
+from allranks.parallel.experts import places
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    return capsys.readouterr().out.strip()
+
+
+def first_choices_first(scores, capacity):
+    chosen = scores.topk(2).indices
+    kept = places(chosen, scores.shape[1]) < capacity
+    return torch.zeros_like(scores).scatter(1, chosen, kept.float())
+
+
+def token_by_token(scores, capacity):
+    mask, taken = torch.zeros_like(scores), [0] * scores.shape[1]
+    for token, pair in enumerate(scores.topk(2).indices.tolist()):
+        for expert in pair:
+            if taken[expert] < capacity:
+                mask[token, expert] = 1
+                taken[expert] += 1
+    return mask
+
+
+def without_limit(scores, capacity):
+    return torch.zeros_like(scores).scatter(1, scores.topk(2).indices, 1)
+
+
+def test_first_choices_go_before_second_ones(capsys):
+    assert verdict(capsys, experts.dispatch, first_choices_first).startswith("✓")
+    assert "before its second choice" in verdict(capsys, experts.dispatch, token_by_token)
+    assert "an expert gets" in verdict(capsys, experts.dispatch, without_limit)
+    assert "returns nothing" in verdict(capsys, experts.dispatch, lambda scores, capacity: None)
+    assert "the shape is" in verdict(capsys, experts.dispatch, lambda scores, capacity: scores[:1])
+
+
+def step(bias, chosen, rate, reduce=True):
+    load = torch.bincount(chosen.flatten(), minlength=len(bias)).float()
+    if reduce:
+        dist.all_reduce(load)
+    return bias + rate * (load.mean() - load).sign()
+
+
+def test_a_bias_is_that_of_all_tokens(capsys):
+    assert verdict(capsys, experts.nudge, step).startswith("✓")
+    alone = verdict(capsys, experts.nudge, lambda *given: step(*given, reduce=False))
+    assert "different biases" in alone
+    other = verdict(capsys, experts.nudge, lambda bias, chosen, rate: step(bias, chosen, -rate))
+    assert "other way" in other
+    assert "one process" in verdict(capsys, experts.nudge, lambda bias, chosen, rate: bias)
+    assert "returns nothing" in verdict(capsys, experts.nudge, lambda bias, chosen, rate: None)
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (587.2, "✓"),
+        (None, "None"),
+        (146.8, "How many"),
+        (293.6, "forward alone"),
+        (671.1, "eighth"),
+        (469.8, "empty slots"),
+        (1, "is not"),
+    ],
+)
+def test_what_a_layer_of_mixtral_sends(capsys, answer, says):
+    assert says in verdict(capsys, experts.megabytes_sent, answer)
