@@ -37,6 +37,7 @@ def verdict(test, *answers):
 from allranks.check import (  # noqa: E402 (they use `exercise`)
     all_reduce,
     choosing_a_layout,
+    context_parallel,
     cost_of_a_collective,
     ddp_inside,
     experts,
@@ -61,6 +62,7 @@ from allranks.check import (  # noqa: E402 (they use `exercise`)
 __all__ = [
     "all_reduce",
     "choosing_a_layout",
+    "context_parallel",
     "cost_of_a_collective",
     "ddp_inside",
     "exercise",

@@ -73,21 +73,21 @@ def shift(t, group=None):
     return came, dist.batch_isend_irecv([send, receive])
 
 
-def wait(requests):
-    """Wait for all `requests`."""
+def wait(came, requests):
+    """Wait for what `shift` has started, and return what came."""
     for request in requests:
         request.wait()
+    return came
 
 
 def hops(t, group=None):
     """Yield (owner, its `t`) for all ranks, this one first; the next is on its way while the caller works."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-    for hop in range(ranks - 1):
-        came, requests = shift(t, group)
+    for hop in range(ranks):
+        on_the_way = shift(t, group) if hop + 1 < ranks else None
         yield (rank - hop) % ranks, t
-        wait(requests)
-        t = came
-    yield (rank + 1) % ranks, t
+        if on_the_way:
+            t = wait(*on_the_way)
 
 
 def ring_forward(q, k, v, causal=True, split="contiguous", group=None):
@@ -103,30 +103,28 @@ def ring_forward(q, k, v, causal=True, split="contiguous", group=None):
     return tuple(torch.cat(x, 2) for x in zip(*done, strict=True))
 
 
-def ring_backward(gradient, out, lse, q, k, v, causal=True, split="contiguous", group=None):
+def ring_backward(gradient, out, lse, q, k, v, causal, split, group):
     """Gradients of this rank's q, k and v: those of keys and values travel one hop behind them."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     pieces = len(places(split, rank, ranks))
     dot = (gradient * out).sum(-1, keepdim=True)
-    mine = list(zip(*(x.chunk(pieces, 2) for x in (gradient, dot, lse, q)), strict=True))
+    parts = (x.chunk(pieces, 2) for x in (gradient, dot, lse, q))
+    mine = list(zip(*parts, strict=True))
     dq, home, on_the_way = torch.zeros_like(q), None, None
     for owner, kv in hops(torch.stack([k, v]), group):
         d = torch.zeros_like(kv)
         keys, values, dqs, dks, dvs = (x.chunk(pieces, 2) for x in (*kv, dq, *d))
         for i, j, diagonal in tiles(split, rank, owner, ranks, causal):
-            gradients = attend_backward(*mine[i], keys[j], values[j], diagonal)
-            for total, term in zip((dqs[i], dks[j], dvs[j]), gradients, strict=True):
-                total += term
+            of_q, of_k, of_v = attend_backward(*mine[i], keys[j], values[j], diagonal)
+            dqs[i].add_(of_q), dks[j].add_(of_k), dvs[j].add_(of_v)
         if owner == rank:
             home = d
-            continue
-        if on_the_way:
-            wait(on_the_way[1])
-            d += on_the_way[0]
-        on_the_way = shift(d, group)
+        else:
+            if on_the_way:
+                d += wait(*on_the_way)
+            on_the_way = shift(d, group)
     if on_the_way:
-        wait(on_the_way[1])
-        home += on_the_way[0]
+        home += wait(*on_the_way)
     return dq, *home
 
 

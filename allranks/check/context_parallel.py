@@ -1,0 +1,98 @@
+"""The exercises of the chapter on context parallelism."""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from allranks import attention, launch
+from allranks.check import exercise
+from allranks.trace import trace
+from allranks.transformer import PRESETS
+
+SECONDS = 20.0
+SIZES = ((4, 16), (2, 8), (4, 64), (8, 64))  # ranks, tokens
+
+
+def _pairs(mine):
+    """Pairs of a query and a key that comes no later, for a rank with the queries at positions `mine`."""
+    return sum(position + 1 for position in mine)
+
+
+@exercise
+def split(answer):
+    """`answer(sequence, ranks)` lists the positions of each rank, with equal work under a causal mask."""
+    for ranks, sequence in SIZES:
+        given = [list(mine) for mine in answer(sequence, ranks)]
+        said = f"{sequence} tokens on {ranks} ranks"
+        assert len(given) == ranks, f"{said}: there are {len(given)} lists, not one for each rank."
+        assert sorted(position for mine in given for position in mine) == list(range(sequence)), (
+            f"{said}: not every position is there exactly once."
+        )
+        assert len({len(mine) for mine in given}) == 1, f"{said}: the ranks have {[*map(len, given)]} tokens."
+        work = [_pairs(mine) for mine in given]
+        uneven = max(work) / (sum(work) / ranks)
+        assert uneven < 1.5, (
+            f"{said}: the busiest rank computes {uneven:.2f} times the mean. "
+            "Late queries meet many keys, early ones few: what should a rank with late ones have, too?"
+        )
+        assert uneven == 1, (
+            f"{said}: the ranks compute {work} pairs, nearly equal. "
+            "Which two tokens together meet s + 1 keys?"
+        )
+    return f"Every rank computes the same number of pairs: {work[0]:,} of {sequence} tokens on {ranks} ranks."
+
+
+@exercise
+def combine(answer):
+    """`answer(out, lse)` is the attention to the keys of all ranks, from each rank's attention to its own."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 4, 1, 8), torch.randn(2, 4, 64, 8), torch.randn(2, 4, 64, 8)
+    cases = [("", k), (" with large scores", 300 * k)]
+    limit = 2 * 2 * 4 * (8 + 1 + 1)  # twice an output, a sum and a maximum, in elements
+
+    def on_rank(k):
+        keys, values = (t.chunk(4, dim=2)[dist.get_rank()] for t in (k, v))
+        scores = q @ keys.mT / 8**0.5
+        lse = scores.logsumexp(-1, keepdim=True)
+        with trace() as counted:
+            out = answer((scores - lse).exp() @ values, lse)
+        dist.barrier()
+        return out, sum(counted.bytes.values())
+
+    for name, keys in cases:
+        expected = F.scaled_dot_product_attention(q, keys, v)
+        for rank, (out, nbytes) in enumerate(launch(on_rank, keys, world_size=4, timeout=SECONDS)):
+            assert getattr(out, "shape", None) == expected.shape, (
+                f"Rank {rank} does not return a tensor of shape {tuple(expected.shape)}."
+            )
+            assert not out.isnan().any(), (
+                f"Rank {rank} returns nan{name}: exp of a large number. "
+                "Subtract the largest of all ranks first."
+            )
+            assert torch.allclose(out, expected, rtol=1e-4, atol=1e-5), (
+                f"Rank {rank}'s output{name} is not that of one process. "
+                "A rank's output counts as much as its sum of exponentials, exp(lse)."
+            )
+            assert nbytes <= 4 * limit, (
+                f"The output is right, in messages of {nbytes:,} bytes; {4 * limit:,} are enough. "
+                "Does a rank need the others' outputs one by one?"
+            )
+    return f"The attention of one process to all keys, in {nbytes} bytes, however many keys there are."
+
+
+@exercise
+def megabytes_sent(answer):
+    """`answer`: megabytes a rank sends forward in a layer of Llama 3 405B, 131,072 tokens, TP 8, CP 16."""
+    model = PRESETS["llama3-405b"]
+    expected = attention.ring_bytes(131072, 16, model.kv_heads // 8, model.head_width) / 1e6
+    assert answer is not None, "Put a number in the place of None."
+    for factor, hint in (
+        (1 / 15, "That is one hop; there are fifteen."),
+        (16 / 15, "That counts a rank's own part, which is not sent."),
+        (1 / 2, "Keys and values, of two bytes an element."),
+        (8, "That is for all eight heads of keys; tensor parallelism leaves a rank one."),
+        (16, "That is with as many heads of keys as of queries; Llama shares them."),
+    ):
+        assert abs(answer / (expected * factor) - 1) > 0.01, hint
+    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not what 15 hops of 8192 tokens carry."
+    return f"{expected:.0f} MB, in 15 hops of {expected / 15:.1f} MB."
