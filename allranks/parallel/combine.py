@@ -50,7 +50,8 @@ class Part(nn.Module):
 
     def forward(self, x):
         if self.first:
-            x = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
+            places = torch.arange(x.shape[1], device=x.device)
+            x = self.token(x) + self.position(places)
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x)) if self.last else x
