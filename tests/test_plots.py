@@ -177,14 +177,6 @@ def test_lines_against_ranks_have_a_tick_for_each_number_of_ranks():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "8"]
 
 
-def test_lines_against_memory_have_points_beside_them():
-    plots.against_memory([1, 2], {"searched": [0.5, 0.1]}, {"1F1B": (2, 0.3)}, "limit", "bubble")
-    line, point = plt.gca().lines
-    assert list(line.get_xdata()) == [1, 2] and list(line.get_ydata()) == [0.5, 0.1]
-    assert (point.get_xdata()[0], point.get_ydata()[0]) == (2, 0.3)
-    assert plt.gca().get_ylim()[0] == 0
-
-
 def test_a_unit_is_a_bar_from_when_to_when_it_is_whole():
     plots.whole_units({"dropped": [("0", 1, 3), ("0", 6, 8), ("1", 2, 4)], "kept": [("0", 1, 8)]})
     dropped, kept = plt.gcf().axes

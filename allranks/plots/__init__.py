@@ -5,7 +5,6 @@ Each module draws one kind of answer: curves, timelines, shares of a whole, grap
 
 from allranks.plots.curves import (
     against,
-    against_memory,
     against_ranks,
     by_model,
     collective_times,
@@ -23,7 +22,6 @@ from allranks.plots.timelines import PHASES, gantt, held_over_time, kept_over_a_
 __all__ = [
     "PHASES",
     "against",
-    "against_memory",
     "against_ranks",
     "binades",
     "by_model",

@@ -115,24 +115,6 @@ def against_ranks(ways, curves, ylabel):
     plt.show()
 
 
-def against_memory(limits, curves, marks, xlabel, ylabel):
-    """Draw a line for each of `curves`, label to values at the `limits`, and a point for each of `marks`.
-
-    `marks` maps a label to (limit, value).
-    """
-    plt.figure(figsize=(6, 3.2))
-    for (label, values), style in zip(curves.items(), ("-o", "--s", "-.^"), strict=False):
-        plt.plot(limits, values, style, markersize=4, label=label)
-    for (label, point), marker in zip(marks.items(), "D*vX", strict=False):
-        plt.plot(*point, marker, markersize=9, fillstyle="none", color="black", label=label)
-    plt.ylim(0, None)
-    plt.xlabel(xlabel)
-    plt.ylabel(ylabel)
-    plt.legend(fontsize=8)
-    plt.tight_layout()
-    plt.show()
-
-
 def against(x, curves, xlabel, ylabel):
     """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0."""
     plt.figure(figsize=(4.6, 2.4))

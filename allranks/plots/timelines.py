@@ -68,7 +68,7 @@ def gantt(simulated, measured, xlabel):
         "F": ("forward", "C0", ""),
         "BW": ("backward", "C1", "//"),
         "B": ("input gradient", "C1", "//"),
-        "W": ("weight gradient", "C2", "."),
+        "W": ("weight gradient", "C2", "-"),
     }
     looks = {kind: looks[kind] for kind in looks if any(kind == bar[1] for bar in simulated)}
     ranks = 1 + max(rank for rank, *_ in simulated)
@@ -83,7 +83,6 @@ def gantt(simulated, measured, xlabel):
                 alpha=alpha,
                 hatch=hatch if alpha == 1 else "",
                 edgecolor="white",
-                antialiased=False,
             )
     for name, color, hatch in looks.values():
         axes.barh(0, 0, facecolor=color, hatch=hatch, edgecolor="white", label=name)
