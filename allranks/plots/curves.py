@@ -117,7 +117,7 @@ def against_ranks(ways, curves, ylabel):
 
 def against(x, curves, xlabel, ylabel):
     """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0."""
-    plt.figure(figsize=(4.6, 2.4))
+    plt.figure(figsize=(4.4, 2.3))
     for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
         plt.plot(x, values, style, markersize=4, label=label)
     plt.ylim(bottom=0)
