@@ -231,7 +231,6 @@ def test_experts_send_four_all_to_alls_a_layer():
     layout = plan.layout(dp=4, ep=4, microbatch=3, microbatches=5)
     found = plan.price(model, layout, A100, inside=alone, between=alone, devices_per_node=2)
     handed = 2 * 3 * 16 * 64 * 2  # visits, sequences, tokens, hidden, bytes
-    assert plan.expert_bytes(model, layout) == handed
     assert found.parts.expert == pytest.approx(4 * 2 * 5 * handed * 3 / 4 / 1e9)
 
 

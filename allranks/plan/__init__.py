@@ -10,7 +10,7 @@ from .footprint import least_bytes, memory_of
 from .layouts import Layout, divisors, illegal, layout, layouts
 from .placement import LLAMA_ORDER, MEGATRON_ORDER, Path, mesh_of, path, paths
 from .search import OMITTED, Plan, plans, price
-from .step import Parts, expert_bytes, parts
+from .step import Parts, parts
 
 __all__ = [
     "LLAMA_ORDER",
@@ -21,7 +21,6 @@ __all__ = [
     "Path",
     "Plan",
     "divisors",
-    "expert_bytes",
     "illegal",
     "layout",
     "layouts",

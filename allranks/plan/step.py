@@ -10,6 +10,7 @@ from collections import namedtuple
 from .. import memory, schedules, topology, transformer
 from ..inputs import quantity, whole
 from ..memory.states import ZERO, recipe_of
+from ..topology.experts import expert_seconds, expert_traffic
 from .layouts import illegal
 from .placement import MEGATRON_ORDER, paths
 
@@ -120,13 +121,6 @@ def flops_of_stages(model, layout):
     return 3 * transformer.forward_flops(model, b) / pp, repeated / pp, slowest
 
 
-def expert_bytes(model, layout, sequence_parallel=True, element=2):
-    """Bytes of the tokens that a rank hands to its experts in one layer: each goes to `active_experts`."""
-    tokens = layout.microbatch * model.sequence / layout.cp
-    shared = layout.tp if sequence_parallel else 1
-    return model.active_experts * tokens * model.hidden * element / shared
-
-
 def layer_communication(model, layout, ways, sequence_parallel, inside, between):
     """Seconds that a rank communicates in a step along tp, cp, ep and pp, without any recomputation."""
     sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": layout.dp}
@@ -138,13 +132,9 @@ def layer_communication(model, layout, ways, sequence_parallel, inside, between)
             took[each.axis] = each.steps * way.α + each.sent / (
                 way.hop if each.axis == "pp" else way.bandwidth
             )
-    expert, way = 0.0, ways["ep"]
-    if way.size > 1:
-        handed = expert_bytes(model, layout, sequence_parallel) / way.size
-        expert = (way.size - 1) * way.α + (way.members - 1) * handed / inside.bandwidth
-        if way.members < way.size:
-            expert += (way.size - way.members) * handed / between.bandwidth
-        expert *= 4 * layout.microbatches * -(-model.layers // layout.pp)
+    sizes = {"tp": layout.tp if sequence_parallel else 1, "cp": layout.cp, "pp": layout.pp}
+    tokens = expert_traffic(model, sizes, layout.ep, layout.microbatches, layout.microbatch)
+    expert = expert_seconds(tokens, ways["ep"].members, inside, between)
     return took["tp"], took["cp"], expert, took["pp"]
 
 
