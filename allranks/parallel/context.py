@@ -22,7 +22,7 @@ def part(t, dim, split="contiguous", group=None):
     mine = places(split, dist.get_rank(group), ranks)
     pieces = len(mine) * ranks
     if t.shape[dim] % pieces:
-        raise ValueError(f"{t.shape[dim]} tokens cannot be cut into {pieces} equal pieces")
+        raise ValueError(f"{pieces} equal pieces cannot be cut of {t.shape[dim]} tokens")
     chunks = t.chunk(pieces, dim)
     return torch.cat([chunks[place] for place in mine], dim)
 
@@ -175,12 +175,13 @@ def gather_attention(q, k, v, causal=True, split="contiguous", group=None):
         found |= zip(places(split, owner, ranks), kv.chunk(pieces, 3), strict=True)
     k, v = torch.cat([found[place] for place in sorted(found)], 3)
     out = []
-    for place, queries in zip(places(split, rank, ranks), q.chunk(pieces, 2), strict=True):
-        tokens = queries.shape[2]
+    for place, mine in zip(places(split, rank, ranks), q.chunk(pieces, 2), strict=True):
+        tokens = mine.shape[2]
         end = (place + 1) * tokens if causal else k.shape[2]
-        mask = q.new_ones(tokens, end, dtype=torch.bool).tril(end - tokens) if causal else None
+        mask = q.new_ones(tokens, end, dtype=torch.bool).tril(end - tokens * causal)
         keys, values = k[:, :, :end], v[:, :, :end]
-        out.append(F.scaled_dot_product_attention(queries, keys, values, mask, enable_gqa=True))
+        y = F.scaled_dot_product_attention(mine, keys, values, mask, enable_gqa=True)
+        out.append(y)
     return torch.cat(out, 2)
 
 
