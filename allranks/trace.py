@@ -95,6 +95,8 @@ class trace(TorchDispatchMode):
         self._before = {}  # so that a rank can return what it counted
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if any(kind.__name__ == "DTensor" for kind in types):
+            return NotImplemented  # it becomes operators on local tensors and collectives: those come here
         call = _read(operator, args)
         if call:
             self.log.append(call)
@@ -118,6 +120,8 @@ class trace(TorchDispatchMode):
 
 def _read(operator, args):
     """Return the `Call` that an operator is, or None if it does not communicate."""
+    if isinstance(operator, torch._ops.HigherOrderOperator):
+        return None
     name = operator.overloadpacket.__name__
     if operator.namespace == "c10d" and name in C10D:
         kind, message = C10D[name]

@@ -194,6 +194,20 @@ def test_a_dtensor_that_changes_its_layout_is_counted():
         assert exchanged == Counter(all_gather=1)  # an all-to-all on GPUs; on CPUs DTensor gathers instead
 
 
+def softmax_of_a_part():
+    """A softmax over the dim that is shared out: DTensor gathers it by itself."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    columns = distribute_tensor(torch.ones(4, 8), mesh, [Shard(1)])
+    with trace() as counted, CommDebugMode() as torchs:
+        columns.softmax(dim=1)
+    return counted.calls, torchs.get_total_counts()
+
+
+def test_a_collective_inside_an_operator_of_dtensor_is_counted():
+    for calls, torchs in launch(softmax_of_a_part, world_size=2):
+        assert sum(calls.values()) == torchs == 1
+
+
 def on_the_wire(n):
     x = torch.ones(n)
     dist.barrier()
@@ -229,4 +243,4 @@ def test_counting_leaves_no_open_file():
                 pass
         return len(os.listdir("/proc/self/fd")) - before
 
-    assert launch(many, world_size=2) == [0, 0]
+    assert max(launch(many, world_size=2)) <= 0  # gloo may close one of its own meanwhile
