@@ -106,8 +106,8 @@ def run_all(paths):
     """Run each notebook; return how many failed."""
     failures = 0
     found = list(notebooks(paths))
-    new = [lab for path in found if (lab := labs.lab_path(path)) and not lab.exists()]
-    for path in found + new:
+    made = [lab for path in found if (lab := labs.lab_path(path)) and lab not in found]
+    for path in found + made:
         start = time.monotonic()
         trouble = run(path)
         seconds = time.monotonic() - start
