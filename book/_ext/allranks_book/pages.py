@@ -61,6 +61,11 @@ REPAIRS = [
         re.compile(r"(?m)^(<div[^>]*\bstream\b[^>]*><div[^>]*><pre>)?(<span></span>)?\[rank (\d)\](?=\s)"),
         r'\1\2<span class="ar-mark ar-mark-\3">[rank \3]</span>',
     ),
+    Repair(
+        "what a check says is a sentence, and wraps like one",
+        re.compile(r"<pre>(?=<span></span>[✓✗] )"),
+        '<pre class="ar-verdict">',
+    ),
 ]
 
 
