@@ -1,0 +1,162 @@
+"""How do ranks share what f and g leave whole? Between the matrices of a layer each has a part of the tokens.
+
+An all-gather stands where a layer's f was, a reduce-scatter where its g was, and each is the other's backward
+(Korthikanti et al. 2022, section 4.2.2, who call them g and ḡ). Tensors are (batch, sequence, hidden), and a
+rank of `group` has its part of dim 1. Whoever is not cut sees a part of the tokens, so its gradient is a
+summand: `sum_gradients` once a step.
+"""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from .tensor import ParallelEmbedding, ParallelHead, ParallelLayer, Row, in_my_slice
+
+
+def all_gather(x, group=None):
+    """Return the whole sequence, of which each rank has the part `x`."""
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, x.contiguous(), group=group)
+    return torch.cat(parts, dim=1)
+
+
+def reduce_scatter(x, group=None):
+    """Return this rank's part of the sum of the ranks' `x`, each a whole sequence."""
+    parts = [part.contiguous() for part in x.chunk(dist.get_world_size(group), 1)]
+    mine = torch.empty_like(parts[0])
+    dist.reduce_scatter(mine, parts, group=group)
+    return mine
+
+
+class GatherThenScatter(torch.autograd.Function):
+    """g of Korthikanti et al.: an all-gather forward, a reduce-scatter backward."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return all_gather(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return reduce_scatter(gradient, ctx.group), None
+
+
+class ScatterThenGather(torch.autograd.Function):
+    """ḡ of Korthikanti et al.: a reduce-scatter forward, an all-gather backward."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return reduce_scatter(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return all_gather(gradient, ctx.group), None
+
+
+def gather(x, group=None):
+    """Return the whole sequence, for each rank to use in its own way."""
+    return GatherThenScatter.apply(x, group)
+
+
+def scatter(x, group=None):
+    """Return this rank's part of the sum of the ranks' `x`."""
+    return ScatterThenGather.apply(x, group)
+
+
+class GatherAgain(torch.autograd.Function):
+    """The whole sequence times each of `weights`; kept is the part, and backward gathers it again."""
+
+    @staticmethod
+    def forward(ctx, x, group, *weights):
+        ctx.group = group
+        ctx.save_for_backward(x, *weights)
+        whole = all_gather(x, group)
+        return tuple(F.linear(whole, weight) for weight in weights)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        x, *weights = ctx.saved_tensors
+        summand = sum(dy @ weight for dy, weight in zip(gradients, weights, strict=True))
+        whole = all_gather(x, ctx.group).flatten(0, 1)
+        of_weights = (dy.flatten(0, 1).T @ whole for dy in gradients)
+        return reduce_scatter(summand, ctx.group), None, *of_weights
+
+
+class SplitRow(Row):
+    """A `Row` whose output is this rank's part of the sequence."""
+
+    def forward(self, x):
+        return scatter(F.linear(x, self.weight), self.group) + self.bias
+
+
+class SplitLayer(ParallelLayer):
+    """A `ParallelLayer` that takes and gives this rank's part of the sequence."""
+
+    def __init__(self, layer, group=None):
+        super().__init__(layer, group)
+        self.out, self.down = SplitRow(layer.out, group), SplitRow(layer.down, group)
+
+    def forward(self, x):
+        y = gather(self.norm_1(x), self.group)
+        qkv = self.query(y), self.key(y), self.value(y)
+        q, k, v = (w.unflatten(-1, (self.heads, -1)).transpose(1, 2) for w in qkv)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).flatten(-2))
+        return x + self.down(F.gelu(self.up(gather(self.norm_2(x), self.group))))
+
+
+class SplitEmbedding(ParallelEmbedding):
+    """A `ParallelEmbedding` that gives the vectors of this rank's part of the sequence."""
+
+    def forward(self, tokens):
+        place, here = in_my_slice(tokens, len(self.weight), self.group)
+        return scatter(F.embedding(place, self.weight) * here[..., None], self.group)
+
+
+class SplitPositions(nn.Module):
+    """The embedding of this rank's part of the positions."""
+
+    def __init__(self, embedding, group=None):
+        super().__init__()
+        self.weight, self.group = embedding.weight, group
+
+    def forward(self, positions):
+        parts = positions.chunk(dist.get_world_size(self.group))
+        return F.embedding(parts[dist.get_rank(self.group)], self.weight)
+
+
+class SplitHead(ParallelHead):
+    """A `ParallelHead` that takes this rank's part of the sequence; its logits are of all tokens."""
+
+    def forward(self, x):
+        return F.linear(gather(x, self.group), self.weight)
+
+
+def split(model, group=None):
+    """Cut the running model and its sequence in place, and return it; `parallel_loss` works on it."""
+    model.token = SplitEmbedding(model.token, group)
+    model.position = SplitPositions(model.position, group)
+    model.layers = nn.ModuleList(SplitLayer(layer, group) for layer in model.layers)
+    model.head = SplitHead(model.head, group)
+    return model
+
+
+def whole_parameters(model):
+    """Yield what each rank has all of: norms, positions, and biases behind a reduce-scatter."""
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm | SplitPositions):
+            yield from module.parameters()
+        elif isinstance(module, Row):
+            yield module.bias
+
+
+def sum_gradients(model, group=None):
+    """Sum the gradients of what each rank has all of, in one all-reduce: once a step, before it."""
+    gradients = [p.grad for p in whole_parameters(model)]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat, group=group)
+    sizes = [gradient.numel() for gradient in gradients]
+    for gradient, summed in zip(gradients, flat.split(sizes), strict=True):
+        gradient.copy_(summed.view_as(gradient))

@@ -1,0 +1,84 @@
+"""The running model with its sequence split is the serial one, and sends what tensor parallelism sends."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.autograd.graph import saved_tensors_hooks
+
+from allranks import collectives, launch
+from allranks.memory import rank_parameters
+from allranks.model import GPT, digits, loss_of
+from allranks.parallel.sequence import GatherAgain, gather, split, sum_gradients, whole_parameters
+from allranks.parallel.tensor import cut, parallel_loss
+from allranks.trace import trace
+from allranks.transformer import PRESETS
+
+
+def new_model():
+    torch.manual_seed(0)
+    return GPT()
+
+
+def my_part(whole, part, group):
+    for dim in range(whole.dim()):
+        if whole.shape[dim] != part.shape[dim]:
+            return cut(whole, dim, group)
+    return whole
+
+
+def gradients_are(expected, tokens, ways):
+    groups = [dist.new_group(range(first, first + ways)) for first in range(0, dist.get_world_size(), ways)]
+    group = groups[dist.get_rank() // ways]
+    model = split(new_model(), group)
+    with trace() as counted:
+        loss = parallel_loss(model, tokens, group)
+        loss.backward()
+    sum_gradients(model, group)
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.grad, my_part(expected[name], p, group), rtol=1e-4, atol=1e-6)
+    whole = sum(p.numel() for p in whole_parameters(model))
+    dist.barrier()
+    return loss.item(), counted.log, sum(p.numel() for p in model.parameters()), whole
+
+
+@pytest.mark.parametrize("world_size, ways", [(1, 1), (2, 2), (4, 4), (4, 2)])
+def test_each_rank_has_its_part_of_the_serial_gradients(world_size, ways):
+    tokens, model = digits()[:4], new_model()
+    serial = loss_of(model, tokens)
+    serial.backward()
+    expected = {name: p.grad for name, p in model.named_parameters()}
+    hidden = 4 * 4 * 64 * 64
+    for loss, calls, held, whole in launch(gradients_are, expected, tokens, ways, world_size=world_size):
+        assert loss == pytest.approx(serial.item(), rel=1e-6)
+        assert held == rank_parameters(PRESETS["running"], ways)[0]
+        assert whole == 4 * (4 * 64 + 2 * 64) + 2 * 64 + 64 * 64
+        for kind in ("all_gather", "reduce_scatter"):
+            assert [call.nbytes for call in calls if call.kind == kind] == [hidden] * (4 * 4 + 2)
+        assert len([call for call in calls if call.kind == "all_reduce"]) == 3  # of the loss
+        both = collectives.ring_all_gather_bytes(hidden, ways)
+        both += collectives.ring_reduce_scatter_bytes(hidden, ways)
+        assert both == collectives.ring_all_reduce_bytes(hidden, ways)
+
+
+def test_what_is_gathered_again_is_not_kept_and_its_gradients_are_the_same():
+    def on_rank():
+        torch.manual_seed(dist.get_rank())
+        x, *weights = (torch.randn(*shape, requires_grad=True) for shape in ((2, 4, 8), (6, 8), (10, 8)))
+        whole = gather(x)
+        kept, again = [], []
+        with saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+            expected = [F.linear(whole, weight) for weight in weights]
+        with saved_tensors_hooks(lambda t: again.append(t.numel()) or t, lambda t: t):
+            outputs = GatherAgain.apply(x, None, *weights)
+        for output, its in zip(outputs, expected, strict=True):
+            torch.testing.assert_close(output, its)
+        wanted = torch.autograd.grad(sum(o.pow(2).sum() for o in expected), (x, *weights))
+        with trace() as counted:
+            gradients = torch.autograd.grad(sum(o.pow(2).sum() for o in outputs), (x, *weights))
+        torch.testing.assert_close(gradients, wanted)
+        dist.barrier()
+        return whole.numel() in kept, whole.numel() in again, counted.calls
+
+    calls = {"all_gather": 1, "reduce_scatter": 1}
+    assert launch(on_rank, world_size=2) == [(True, False, calls)] * 2
