@@ -65,6 +65,8 @@ Call.__doc__ = "One collective: its name, the bytes of its message, how many ran
 class trace(TorchDispatchMode):
     """Count what this rank communicates in a `with` block, backward passes included.
 
+    What a future's callback sends on another thread (PowerSGD's second and third message) is in `wire` only.
+
     with trace() as counted:
         dist.all_reduce(torch.ones(1000))
     counted.calls   # Counter({'all_reduce': 1})
