@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from .tensor import ParallelEmbedding, ParallelHead, ParallelLayer, Row, in_my_slice
+from . import tensor
 
 
 def all_gather(x, group=None):
@@ -78,25 +78,27 @@ class GatherAgain(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         x, *weights = ctx.saved_tensors
-        summand = sum(dy @ weight for dy, weight in zip(gradients, weights, strict=True))
+        pairs = zip(gradients, weights, strict=True)
+        summand = sum(dy @ weight for dy, weight in pairs)
         whole = all_gather(x, ctx.group).flatten(0, 1)
         of_weights = (dy.flatten(0, 1).T @ whole for dy in gradients)
         return reduce_scatter(summand, ctx.group), None, *of_weights
 
 
-class SplitRow(Row):
+class SplitRow(tensor.Row):
     """A `Row` whose output is this rank's part of the sequence."""
 
     def forward(self, x):
         return scatter(F.linear(x, self.weight), self.group) + self.bias
 
 
-class SplitLayer(ParallelLayer):
+class SplitLayer(tensor.ParallelLayer):
     """A `ParallelLayer` that takes and gives this rank's part of the sequence."""
 
     def __init__(self, layer, group=None):
         super().__init__(layer, group)
-        self.out, self.down = SplitRow(layer.out, group), SplitRow(layer.down, group)
+        self.out = SplitRow(layer.out, group)
+        self.down = SplitRow(layer.down, group)
 
     def forward(self, x):
         y = gather(self.norm_1(x), self.group)
@@ -107,12 +109,13 @@ class SplitLayer(ParallelLayer):
         return x + self.down(F.gelu(self.up(gather(self.norm_2(x), self.group))))
 
 
-class SplitEmbedding(ParallelEmbedding):
+class SplitEmbedding(tensor.ParallelEmbedding):
     """A `ParallelEmbedding` that gives the vectors of this rank's part of the sequence."""
 
     def forward(self, tokens):
-        place, here = in_my_slice(tokens, len(self.weight), self.group)
-        return scatter(F.embedding(place, self.weight) * here[..., None], self.group)
+        place, here = tensor.in_my_slice(tokens, len(self.weight), self.group)
+        y = F.embedding(place, self.weight) * here[..., None]
+        return scatter(y, self.group)
 
 
 class SplitPositions(nn.Module):
@@ -127,7 +130,7 @@ class SplitPositions(nn.Module):
         return F.embedding(parts[dist.get_rank(self.group)], self.weight)
 
 
-class SplitHead(ParallelHead):
+class SplitHead(tensor.ParallelHead):
     """A `ParallelHead` that takes this rank's part of the sequence; its logits are of all tokens."""
 
     def forward(self, x):
@@ -148,7 +151,7 @@ def whole_parameters(model):
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | SplitPositions):
             yield from module.parameters()
-        elif isinstance(module, Row):
+        elif isinstance(module, tensor.Row):
             yield module.bias
 
 

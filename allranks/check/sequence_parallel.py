@@ -1,0 +1,112 @@
+"""The exercises of the chapter Sequence parallelism."""
+
+import torch
+import torch.distributed as dist
+
+from allranks import launch, memory
+from allranks.check import exercise
+from allranks.transformer import PRESETS
+
+SECONDS = 20.0
+RATES = (0.5, 0.1)  # of two calls, one after the other
+SUMMANDS = {
+    "norm.weight": "it is whole, and sees its rank's part of the tokens",
+    "query_norm.weight": "it is whole, and sees the heads of its rank",
+    "out.bias": "it is added behind the scatter, to a part of the tokens",
+    "position": "it is whole, and only a part of its rows is looked up",
+}
+CUT = {
+    "query.weight": "it is cut by heads: nobody else has this slice",
+    "up.bias": "it is cut with the columns of its matrix",
+    "out.weight": "it is cut by rows: nobody else has this slice",
+}
+
+
+@exercise
+def dropout(answer):
+    """`answer(x, rate)` drops out of a part of the sequence what one process drops out of all of it."""
+
+    def on_rank(x):
+        torch.manual_seed(0)
+        parts = [answer(x.chunk(4, 1)[dist.get_rank()].clone(), rate) for rate in RATES]
+        dist.barrier()
+        return parts
+
+    torch.manual_seed(1)
+    x = torch.randn(2, 32, 8).abs() + 0.1
+    ranks = launch(on_rank, x, world_size=4, timeout=SECONDS)
+    torch.manual_seed(0)
+    for call, rate in enumerate(RATES):
+        expected = torch.native_dropout(x, rate, True)[0]
+        parts = [parts[call] for parts in ranks]
+        for rank, part in enumerate(parts):
+            assert isinstance(part, torch.Tensor), f"Rank {rank} returns {type(part).__name__}, not a tensor."
+            assert part.shape == (2, 8, 8), f"Rank {rank} returns {tuple(part.shape)}, not (2, 8, 8)."
+        masks = [part != 0 for part in parts]
+        assert not all(torch.equal(mask, masks[0]) for mask in masks), (
+            "All ranks drop the same places of their parts: each throws the first numbers of the same dice."
+        )
+        joined = torch.cat(parts, dim=1)
+        if call and not torch.equal(joined != 0, expected != 0):
+            raise AssertionError(
+                "The first call is right, the second is not: how many numbers has one process thrown by then?"
+            )
+        assert torch.equal(joined != 0, expected != 0), (
+            "The ranks drop different places, which is good dropout, but not those of one process. "
+            "Whose numbers are thrown before a rank's own?"
+        )
+        assert torch.allclose(joined, expected), (
+            "The right places; what is left has to be divided by 1 - rate."
+        )
+    return "The parts together are the dropout of one process, call after call."
+
+
+@exercise
+def megabytes(answer):
+    """`answer`: megabytes (1e6) of a layer of MT-NLG on 8 ranks, as in Table 2 and with four all-gathers."""
+    model = PRESETS["mt-nlg-530b"]
+    whole = 2 * model.sequence * model.hidden * 2  # the inputs of two pairs of matrices
+    printed = memory.layer_activation_bytes(model, 1, 8, True, "selective")
+    expected = printed / 1e6, (printed + whole * (1 - 1 / 8)) / 1e6
+    assert isinstance(answer, tuple | list) and len(answer) == 2, "Two numbers."
+    assert None not in answer, "Put numbers in the place of None."
+    first, second = answer
+    for wrong, hint in (
+        (memory.layer_activation_bytes(model, 1, 8, False, "selective"), "That is tensor parallelism alone."),
+        (
+            memory.layer_activation_bytes(model, 1, 8, True),
+            "That is with the core, which is computed again.",
+        ),
+        (8 * printed, "That is for all eight ranks together."),
+    ):
+        assert abs(first / (wrong / 1e6) - 1) > 0.005, hint
+    assert abs(first / expected[0] - 1) < 0.005, f"{first:g} MB is not 34sbh/t."
+    assert abs(second / ((printed + whole) / 1e6) - 1) > 0.005, (
+        "The part of its own is counted twice in the second: a rank keeps all tokens instead of its part."
+    )
+    assert abs(second / ((printed + whole / 2 * 7 / 8) / 1e6) - 1) > 0.005, (
+        "Two inputs are kept whole: of queries, keys and values, and of the feed-forward."
+    )
+    assert abs(second / expected[1] - 1) < 0.005, (
+        f"The first is right; {second:g} MB is not: which tensors come out of a gather, and who keeps them?"
+    )
+    return f"{expected[0]:.0f} MB, and {expected[1]:.0f} MB with what is gathered kept whole."
+
+
+@exercise
+def summands(answer):
+    """`answer`: the names of the gradients to sum, and the one that tensor parallelism alone has to sum."""
+    assert isinstance(answer, tuple | list) and len(answer) == 2, "A set of names, and one name."
+    names, already = answer
+    names = {names} if isinstance(names, str) else set(names)
+    for name in sorted(names):
+        assert name in SUMMANDS or name in CUT, f"{name} is not one of the names."
+        assert name not in CUT, f"Not {name}: {CUT[name]}."
+    for name, why in SUMMANDS.items():
+        assert name in names, f"One is missing. Look for what is used by ranks in different ways: {why}."
+    assert already is not None, "The set is right. Which of them sees only its rank's heads?"
+    assert already == "query_norm.weight", (
+        f"The set is right. But under tensor parallelism alone {already} sees all tokens of one stream, "
+        "the same on all ranks; which one sees only its rank's heads?"
+    )
+    return "What is whole and used by ranks in different ways, be it other tokens or other heads."
