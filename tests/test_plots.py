@@ -216,3 +216,12 @@ def test_curves_are_drawn_against_what_is_named():
     (axes,) = plt.gcf().axes
     assert [list(line.get_ydata()) for line in axes.lines] == [[30, 10], [30, 55]]
     assert axes.get_xlabel() == "capacity factor" and axes.get_ylim()[0] == 0
+
+
+def test_each_block_of_a_matrix_says_who_holds_it():
+    held = {"X": {(0, 0): "0, 1", (1, 0): "2, 3"}, "Y": {(0, 0): "0 + 1"}}
+    plots.blocks({"cut": held})
+    first, second = plt.gcf().axes
+    assert [each.get_text() for each in first.texts] == ["0, 1", "2, 3"]
+    assert [box.get_xy() for box in first.patches] == [(0, 0), (0, 0.5)]
+    assert [each.get_text() for each in second.texts] == ["0 + 1"] and first.get_ylabel() == "X"

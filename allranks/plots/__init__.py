@@ -14,7 +14,7 @@ from allranks.plots.curves import (
     ratios,
     roofline,
 )
-from allranks.plots.graphs import networks, who_sends_to_whom
+from allranks.plots.graphs import blocks, networks, who_sends_to_whom
 from allranks.plots.samples import pictures
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
 from allranks.plots.timelines import PHASES, gantt, held_over_time, kept_over_a_step, messages, timeline
@@ -24,6 +24,7 @@ __all__ = [
     "against",
     "against_ranks",
     "binades",
+    "blocks",
     "by_model",
     "collective_times",
     "gantt",

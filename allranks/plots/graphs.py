@@ -68,3 +68,26 @@ def who_sends_to_whom(sent, node, labels):
     axes.set(xticks=range(ranks), yticks=range(ranks), aspect="equal")
     plt.tight_layout()
     plt.show()
+
+
+def blocks(rows):
+    """Draw matrices in blocks; `rows` maps a label to {name: {(row, column) of a block: who holds it}}."""
+    columns = max(len(matrices) for matrices in rows.values())
+    figure, axes = plt.subplots(len(rows), columns, figsize=(6, 1.25 * len(rows)), squeeze=False)
+    for line, (label, matrices) in zip(axes, rows.items(), strict=True):
+        for place, (name, held) in zip(line, matrices.items(), strict=False):
+            high, wide = (1 + max(index) for index in zip(*held, strict=True))
+            for (row, column), who in held.items():
+                corner, colour = (column / wide, row / high), f"C{(row * wide + column) % 10}"
+                box = plt.Rectangle(
+                    corner, 1 / wide, 1 / high, facecolor=colour, alpha=0.25, edgecolor="gray"
+                )
+                place.add_patch(box)
+                middle = ((column + 0.5) / wide, (row + 0.5) / high)
+                place.text(*middle, who, ha="center", va="center", fontsize=8)
+            place.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[])
+            place.set_ylabel(name, rotation=0, ha="right", va="center")
+            place.spines[:].set_visible(False)
+        line[0].set_title(label, fontsize=8, loc="left")
+    figure.tight_layout()
+    plt.show()

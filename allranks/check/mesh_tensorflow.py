@@ -1,0 +1,125 @@
+"""The exercises of the chapter Mesh-TensorFlow."""
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+
+from allranks import launch
+from allranks.check import exercise
+from allranks.parallel.layout import einsum, layout, local
+from allranks.trace import trace
+
+SECONDS = 20.0
+AXES = ("data", "tensor")  # of two ranks each
+UP, DOWN = "batch io, io hidden -> batch hidden", "batch hidden, hidden io -> batch io"
+BATCH, IO, HIDDEN = 512, 64, 256
+MOST_HELD, MOST_SENT = 70_000, 200_000
+
+
+def _mesh():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return init_device_mesh(device, (2, 2), mesh_dim_names=AXES), device
+
+
+def _mlp(rules, batch=BATCH):
+    """What a rank does in one forward and backward of the MLP: its counts, what it holds and multiplies."""
+    mesh, device = _mesh()
+    where = {"layout": rules, "mesh": mesh}
+    x, up, down = (
+        local(torch.ones(shape, device=device), dims, **where).clone().requires_grad_()
+        for shape, dims in (
+            ((batch, IO), "batch io"),
+            ((IO, HIDDEN), "io hidden"),
+            ((HIDDEN, IO), "hidden io"),
+        )
+    )
+    with trace() as forward:
+        y = einsum(DOWN, F.gelu(einsum(UP, x, up, **where)), down, **where)
+    with trace() as backward:
+        y.sum().backward()
+    dist.barrier()
+    held = 4 * (up.numel() + down.numel())
+    work = x.numel() * up.shape[1] / (batch * IO * HIDDEN)
+    return forward.calls.total(), backward.calls.total(), held, work, forward.sent + backward.sent
+
+
+@exercise
+def predicted(answer):
+    """`answer` maps a layout to how many all-reduces the MLP has under it, (forward, backward)."""
+
+    def on_rank():
+        return {text: _mlp(layout(text), batch=8)[:2] for text in answer}
+
+    wrong = []
+    for text, counted in launch(on_rank, world_size=4, timeout=SECONDS)[0].items():
+        for direction, said, found in zip(("forward", "backward"), answer[text], counted, strict=True):
+            if said != found:
+                wrong.append(f"{text}, {direction}: counted {found}, not {said}")
+    assert not wrong, (
+        f"{wrong[0]}{f', and {len(wrong) - 1} more' if wrong[1:] else ''}. "
+        "Which of Y, ∂X and ∂W of each product does not have the dim that is cut?"
+    )
+    return f"Counted on four ranks, under all {len(answer)} layouts."
+
+
+@exercise
+def budget(answer):
+    """`answer`: a layout of the MLP that keeps to a quarter of the work, MOST_HELD and MOST_SENT bytes."""
+    assert answer is not None, "Put a layout in the place of None."
+    rules = layout(answer)
+    for dim, axis in rules.items():
+        assert dim in ("batch", "io", "hidden"), f"The MLP has no dim {dim}."
+        assert axis in AXES, f"The mesh has no axis {axis}."
+    *_, held, work, sent = launch(_mlp, rules, world_size=4, timeout=SECONDS)[0]
+    assert work <= 0.25, f"A rank does {work:g} of the multiplying: one axis at least cuts nothing."
+    assert held <= MOST_HELD, f"A rank holds {held:,} bytes of the matrices, not at most {MOST_HELD:,}."
+    assert sent <= MOST_SENT, (
+        f"A rank sends {sent:,.0f} bytes, not at most {MOST_SENT:,}. "
+        "Which of the three tensors of a product is the largest, and which dim is missing in it?"
+    )
+    return f"A quarter of the work, {held:,} bytes held and {sent:,.0f} sent."
+
+
+def _rms(x):
+    return x / (x * x).mean(-1, keepdim=True).sqrt()
+
+
+@exercise
+def norm(answer):
+    """`answer(x, size, einsum)` is x over the root of its mean square, under every layout of its two dims."""
+    torch.manual_seed(0)
+    whole, direction = torch.randn(8, 12, requires_grad=True), torch.randn(8, 12)
+    expected = _rms(whole)
+    expected.backward(direction)
+    texts = ("", "batch: data", "io: tensor", "batch: data, io: tensor", "io: data, batch: tensor")
+    tensors = (whole.detach(), direction, expected.detach(), whole.grad)
+
+    def on_rank():
+        mesh, device = _mesh()
+        found = {}
+        for text in texts:
+            where = {"layout": layout(text), "mesh": mesh}
+            x, its, y, gradient = (local(t.to(device), "batch io", **where).clone() for t in tensors)
+            x.requires_grad_()
+            mine = answer(x, 12, partial(einsum, **where))
+            same = mine.shape == y.shape and torch.allclose(mine, y, atol=1e-5)
+            if same:
+                mine.backward(its)
+            found[text] = same, same and torch.allclose(x.grad, gradient, atol=1e-5)
+        dist.barrier()
+        return found
+
+    for found in launch(on_rank, world_size=4, timeout=SECONDS):
+        for text, (output, gradient) in found.items():
+            assert output, (
+                f"Under {text or 'a layout that cuts nothing'!r} the result is not that of one process: "
+                "what has to be summed over all of io?"
+            )
+            assert gradient, (
+                f"Under {text!r} the result is right and the gradient is not: each rank uses "
+                "the sum for its own part of io, and einsum has to know of it."
+            )
+    return f"Result and gradient of one process under {len(texts)} layouts."
