@@ -10,8 +10,14 @@ TOKEN = "ALLRANKS_TEST_TOKEN"
 
 
 def mark():
-    """Mark this process, and return the token that all it starts from now on will carry."""
-    return os.environ.setdefault(TOKEN, f"{os.getpid()}-{time.time_ns()}")
+    """Mark this process, and return the token that all it starts from now on will carry.
+
+    A worker of pytest-xdist does not keep the token of the process that started it and its fellows.
+    """
+    token = f"{os.getpid()}-{time.time_ns()}"
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ[TOKEN] = token
+    return os.environ.setdefault(TOKEN, token)
 
 
 def processes(token):
