@@ -1,0 +1,97 @@
+"""A step with a scaler that clips the gradient by its true norm."""
+
+import math
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from allranks.check import exercise
+from allranks.check.lab_04.common import device_of_rank, is_about, joined, relative
+from allranks.check.labs import is_written, on_ranks
+
+LR = 0.5
+
+
+def _small_model(widths):
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(widths[0], widths[1]), nn.Tanh(), nn.Linear(widths[1], 2))
+
+
+def _small_loss(model, x, size):
+    return size * model(x).square().sum(-1).mean()
+
+
+def _clipped(answer, widths, inputs, cases, init_scale):
+    device, results = device_of_rank(), []
+    scaler, kept = torch.amp.GradScaler(device, init_scale=init_scale), []
+    x = inputs[dist.get_rank()].to(device)
+    for max_norm, size in cases:
+        model = _small_model(widths).to(device)
+        before = joined(model.parameters())
+        optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+        kept.append(optimizer)  # the scaler knows optimizers by their addresses
+        wrapped = DistributedDataParallel(model)
+        scaler.scale(_small_loss(wrapped, x, size)).backward()
+        norm = answer(model, optimizer, scaler, max_norm)
+        norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
+        if not isinstance(norm, float):
+            return "None" if norm in (None, ...) else f"a {type(norm).__name__}"
+        results.append((norm, joined(model.parameters()) - before, scaler.get_scale()))
+    return results
+
+
+@exercise
+def clipped_step(answer):
+    """`answer(model, optimizer, scaler, max_norm)`: unscale, clip, step, update; returns the norm."""
+    is_written(answer)
+    init_scale = 2.0**13
+    cases = ((0.3, 4.0), (1e3, 4.0), (0.3, math.inf), (0.1, 2.0))
+    for world_size, widths in ((2, (6, 5)), (3, (4, 9))):
+        torch.manual_seed(world_size)
+        inputs = torch.randn(world_size, 7, widths[0])
+        results = on_ranks(_clipped, answer, widths, inputs, cases, init_scale, world_size=world_size)
+        for rank, found in enumerate(results):
+            assert isinstance(found, list), f"Rank {rank} returned {found}; it has to be the norm."
+            scale = init_scale
+            for (max_norm, size), result in zip(cases, found, strict=True):
+                model = _small_model(widths)
+                _small_loss(model, inputs.flatten(0, 1), size).backward()
+                gradient = joined(p.grad for p in model.parameters())
+                next_scale = scale if math.isfinite(size) else scale / 2
+                _judge_clipping(*result, gradient, max_norm, scale, next_scale, f"Rank {rank}")
+                scale = next_scale
+    return "The norm of the mean gradient, without the scale; clipped, or skipped, and the scale updated."
+
+
+def _judge_clipping(norm, moved, new_scale, gradient, max_norm, scale, next_scale, who):
+    right = gradient.norm().item()
+    if not math.isfinite(right):
+        assert not moved.any(), (
+            f"{who}: a gradient overflowed, and the weights have changed: `scaler.step` knows how to skip."
+        )
+        assert new_scale == next_scale, (
+            f"{who}: after an overflow the scale is still {new_scale:g}: `scaler.update()` ends every step."
+        )
+        return
+    assert not is_about(norm, right * scale), (
+        f"{who}: the norm returned, {norm:.4g}, is that of the scaled gradients; without the scale it is "
+        f"{right:.4g}. `unscale_` comes before clipping."
+    )
+    assert not (right > 1.01 * max_norm and is_about(norm, max_norm)), (
+        f"{who}: {norm:.4g} is the norm after clipping; return the one before, {right:.4g}."
+    )
+    assert is_about(norm, right, 1e-3), f"{who}: the norm is {norm:.4g}, and has to be {right:.4g}."
+    assert moved.any(), f"{who}: all gradients are finite, and the weights have not moved."
+    length, free = moved.norm().item() / LR, right * min(1.0, max_norm / right)
+    assert not (right > 1.01 * max_norm and is_about(length, right)), (
+        f"{who}: the weights moved as if nothing had been clipped: the gradients are clipped before the step."
+    )
+    assert is_about(length, free, 1e-3), (
+        f"{who}: the step is {length / free:.2g} times as long as with a gradient clipped to {max_norm:g}."
+    )
+    assert relative(moved, -LR * gradient * free / right) < 1e-3, (
+        f"{who}: the step has the right length and another direction: one factor clips all gradients."
+    )
+    assert new_scale == next_scale, f"{who}: a finite step changed the scale to {new_scale:g}."

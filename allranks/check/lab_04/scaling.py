@@ -1,0 +1,202 @@
+"""Unscaling, and the decisions of a loss scaler, on one rank and shared by all."""
+
+import math
+import random
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+
+from allranks.check import exercise
+from allranks.check.lab_04.common import device_of_rank, is_about, relative
+from allranks.check.labs import is_written, on_ranks
+from allranks.launch import RanksTimedOut
+from allranks.trace import trace
+
+
+def _unscaled(answer, world_size):
+    """Let the answer unscale gradients of all sorts; return what it said and did, and what they were."""
+    device, rank, results = device_of_rank(), dist.get_rank(), []
+    mesh = init_device_mesh(device, (world_size,))
+    for bad, scale in ((None, 2.0**12), (math.inf, 2.0**12), (math.nan, 8.0), (-math.inf, 8.0), (None, 1.0)):
+        for place in range(3):
+            gradients = [torch.full((5,), 2.0e38), torch.randn(2, 3), torch.zeros(0, 4), torch.randn(4, 2)]
+            if place == 2:  # as FSDP2 has them: each rank holds rows
+                gradients = [torch.zeros(0, 4), torch.randn(3, 2)]
+            if bad is not None and (place < 2 or rank == world_size - 1):
+                gradients[(1, 3, 1)[place]][-1, 0] = bad
+            tensors = [g.clone().to(device) for g in gradients]
+            if place == 2:
+                tensors = [DTensor.from_local(g, mesh, [Shard(0)], run_check=False) for g in tensors]
+            weights = [nn.Parameter(torch.zeros_like(t)) for t in tensors]
+            for weight, tensor in zip(weights, tensors, strict=True):
+                weight.grad = tensor
+            frozen = nn.Parameter(torch.zeros(3, device=device))
+            optimizer = torch.optim.SGD([{"params": [frozen, *weights[:1]]}, {"params": weights[1:]}], lr=1.0)
+            said = answer(optimizer, scale)
+            found = [p.grad.to_local() if place == 2 else p.grad for p in weights]
+            here = any(not g.isfinite().all() for g in gradients)
+            close = [
+                relative(f.cpu().double(), g.double() / scale)
+                for f, g in zip(found, gradients, strict=True)
+                if len(g)
+            ]
+            plain = said if said is None or said is ... else bool(said)
+            results.append((here, plain, close, place == 2, scale, bad))
+    return results
+
+
+@exercise
+def unscale(answer):
+    """`answer(optimizer, scale)` divides the gradients and says whether one here is not finite."""
+    is_written(answer)
+    for world_size in (2, 3):
+        for rank, results in enumerate(on_ranks(_unscaled, answer, world_size, world_size=world_size)):
+            for here, said, close, sharded, scale, bad in results:
+                where = f"Rank {rank}" + (", gradients sharded as by FSDP2" if sharded else "")
+                assert said is not None and said is not ..., f"{where}: the function returns nothing yet."
+                if here:
+                    assert said, f"{where}: a gradient has a {bad} in it, and found_inf is False."
+                    continue
+                assert not said, f"{where}: all gradients here are finite, and found_inf is True." + (
+                    f" (The {bad} is on another rank: look at `here(p.grad)`.)"
+                    if bad is not None
+                    else " (They go up to 2e38, and their sum is larger than any number.)"
+                )
+                assert max(close) < 1e-5 or scale == 1, (
+                    f"{where}: a gradient is not what it was divided by {scale:g}; "
+                    "an optimizer has several groups of parameters."
+                )
+                assert max(close) < 1e-5, f"{where}: with a scale of 1 a gradient has changed."
+    return "Every gradient divided, infinities and NaN found, on this rank's part of sharded ones too."
+
+
+def _decisions(scaler, steps, device="cpu"):
+    """Take `steps`, each (factor of a gradient, whether `unscale_` is called); return what came of them.
+
+    Each step starts from weights of 1; of each: the scale before it, and two weights after it.
+    """
+    weights = [nn.Parameter(torch.ones(3, device=device)), nn.Parameter(torch.ones(2, 2, device=device))]
+    optimizer = torch.optim.SGD([{"params": weights[:1]}, {"params": weights[1:]}], lr=1.0)
+    one, log = torch.ones((), device=device), []
+    for factor, explicit in steps:
+        optimizer.zero_grad()
+        scale = scaler.scale(one)
+        if not isinstance(scale, torch.Tensor):
+            return "`scale` returns no tensor."
+        scaler.scale(weights[0].sum() * 0.25 + weights[1].sum() * factor).backward()
+        if explicit:
+            scaler.unscale_(optimizer)
+            if getattr(scaler, "found_inf", False) in (None, ...):
+                return "`found_inf` is None after `unscale_`: it needs `unscale` of Task 3."
+        scaler.step(optimizer)
+        scaler.update()
+        log.append((scale.item(), [w.detach().flatten()[0].item() for w in weights]))
+        with torch.no_grad():
+            for w in weights:
+                w.fill_(1.0)
+    return log
+
+
+def _steps(seed, count=40):
+    luck = random.Random(seed)
+    factors = [luck.choice((0.5, 0.5, 0.5, 0.5, math.inf, math.nan)) for _ in range(count - 9)]
+    factors = [0.5] * 9 + factors  # long enough for a scale to grow at first
+    return [(factor, luck.random() < 0.5) for factor in factors]
+
+
+def _judge_decisions(log, steps, expected, who, interval):
+    assert isinstance(log, list), f"{who}: {log}"
+    for number, ((scale, weights), (right, moved)) in enumerate(zip(log, expected, strict=True)):
+        factor, explicit = steps[number]
+        before = [f for f, _ in steps[max(0, number - 6) : number]]
+        lately = ", ".join("finite" if math.isfinite(f) else str(f) for f in before)
+        assert scale == right, (
+            f"{who}: the steps before step {number} were {lately}. With an interval of {interval} "
+            f"GradScaler's scale is now {right:g}, yours {scale:g}."
+        )
+        case = f"{who}, step {number}"
+        if not math.isfinite(factor):
+            assert weights == moved, f"{case}: a gradient is {factor}, and the step was not skipped."
+            continue
+        assert weights != [1.0, 1.0], f"{case}: all gradients are finite, and the weights have not moved."
+        ratio = (1 - weights[1]) / (1 - moved[1])
+        assert not is_about(ratio, 1 / right), (
+            f"{case}: the gradients were divided by the scale twice, "
+            f"{'by `unscale_` and again by `step`' if explicit else 'both in `step`'}."
+        )
+        assert not is_about(ratio, right), f"{case}: the weights moved by the scaled gradient."
+        assert all(is_about(w, m, 1e-5) for w, m in zip(weights, moved, strict=True)), (
+            f"{case}: a weight is {weights[1]:g} and not {moved[1]:g}."
+        )
+
+
+@exercise
+def loss_scaler(answer):
+    """`answer(init_scale, growth_factor, backoff_factor, growth_interval)` decides like GradScaler."""
+    is_written(answer)
+
+    def on_rank(parts, options):
+        return _decisions(answer(*options), parts[dist.get_rank()], device_of_rank())
+
+    for world_size, options in ((3, (2.0**12, 2.0, 0.5, 4)), (2, (2.0**10, 4.0, 0.25, 1))):
+        parts = [_steps(seed=10 * world_size + rank) for rank in range(world_size)]
+        for rank, log in enumerate(on_ranks(on_rank, parts, options, world_size=world_size)):
+            oracle = _decisions(torch.amp.GradScaler("cpu", *options), parts[rank])
+            _judge_decisions(log, parts[rank], oracle, f"Rank {rank}", options[-1])
+    return "In 200 steps on five ranks the scale and the skipped steps of GradScaler."
+
+
+@exercise
+def rank_scaler(answer):
+    """`answer(…)`, a LossScaler whose ranks decide as one, though each has gradients of its own."""
+    is_written(answer)
+
+    def on_rank(parts, options):
+        with trace() as counted:
+            log = _decisions(answer(*options), parts[dist.get_rank()], device_of_rank())
+        nbytes = sum(call.nbytes for call in counted.log)
+        dist.barrier()
+        return log, nbytes
+
+    options, count = (2.0**12, 2.0, 0.5, 3), 24
+    for world_size in (2, 3, 4):
+        luck = random.Random(world_size)
+        shared = [luck.choice((0, 0, 0, 0, 1, 1, world_size)) for _ in range(count)]
+        bad = [luck.sample(range(world_size), k) for k in shared]
+        parts = [
+            [(math.inf if rank in bad[step] else 0.5, step % 2 == 0) for step in range(count)]
+            for rank in range(world_size)
+        ]
+        together = [(math.inf if ranks else 0.5, True) for ranks in bad]
+        oracle = _decisions(torch.amp.GradScaler("cpu", *options), together)
+        try:
+            results = on_ranks(on_rank, parts, options, world_size=world_size)
+        except RanksTimedOut as late:
+            raise AssertionError(
+                f"Your scaler did not come to its end: {late}. Does every rank take part in the all-reduce, "
+                "also one that knows the answer already?"
+            ) from None
+        for rank, (log, nbytes) in enumerate(results):
+            assert isinstance(log, list), f"Rank {rank}: {log}"
+            for step, ((scale, weights), (right, moved)) in enumerate(zip(log, oracle, strict=True)):
+                case = f"Step {step} of {world_size} ranks"
+                said = ", ".join(map(str, sorted(bad[step])))
+                assert scale == right, f"{case}: on rank {rank} the scale is {scale:g} and not {right:g}."
+                skipped = weights == [1.0, 1.0]
+                assert skipped or not bad[step], (
+                    f"{case}: rank {said} has an overflow, and rank {rank} has taken the step: from here on "
+                    "their weights differ. Skip everywhere what one of them has to skip."
+                )
+                assert bad[step] or not skipped, (
+                    f"{case}: no rank has an overflow, and rank {rank} has skipped."
+                )
+                assert all(is_about(w, m, 1e-5) for w, m in zip(weights, moved, strict=True)), (
+                    f"{case}: on rank {rank} a weight is {weights[1]:g} and not {moved[1]:g}."
+                )
+            assert nbytes <= 8 * count, (
+                f"The decisions are right, and cost {nbytes / count:.0f} bytes a step: one number is enough."
+            )
+    return "One decision on 2, 3 and 4 ranks, for one number a step."

@@ -1,0 +1,99 @@
+"""Mixed precision of a model whose parameters are shared out."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from allranks import memory
+from allranks.check import exercise
+from allranks.check.lab_04.common import BF16, FP16, FP32, device_of_rank, joined, named, new_gpt
+from allranks.check.labs import is_written, on_ranks
+from allranks.model import digits, loss_of
+from allranks.trace import trace
+
+
+def _sharded_step(answer, sizes, tokens, dtype, reduce_dtype):
+    device, seen = device_of_rank(), {}
+    model = new_gpt(sizes).to(device)
+    model.head.register_forward_hook(lambda module, args, logits: seen.update(logits=logits.dtype))
+    sharded = answer(model, dtype, reduce_dtype)
+    if not isinstance(sharded, nn.Module):
+        return {"returned": "None" if sharded in (None, ...) else f"a {type(sharded).__name__}"}
+    seen["sharded"] = [isinstance(p, DTensor) for p in sharded.parameters()]
+    seen["weights"] = {p.dtype for p in sharded.parameters()}
+    if all(seen["sharded"]):
+        seen["values"] = joined(p.full_tensor() for p in sharded.parameters())
+        try:
+            with trace() as counted:
+                loss_of(sharded, tokens[dist.get_rank()].to(device)).backward()
+        except RuntimeError as error:
+            if "same dtype" not in str(error):
+                raise
+            return seen | {"mixed": True}
+        seen["messages"] = [(call.kind, call.nbytes) for call in counted.log]
+        gradients = [p.grad for p in sharded.parameters()]
+        seen["gradients"] = {None if g is None else g.dtype for g in gradients}
+        dist.barrier()
+    return seen
+
+
+def _elements(parameters, world_size):
+    """Of one unit: what its message holds, each parameter padded to rows for every rank."""
+    return sum(memory.shard_elements(len(p), p[0].numel(), world_size, 0) * world_size for p in parameters)
+
+
+@exercise
+def shard(answer):
+    """`answer(model, dtype, reduce_dtype)` shards a GPT by FSDP2, in two dtypes."""
+    is_written(answer)
+    for world_size, sizes, dtype, reduce_dtype in (
+        (2, {"layers": 3, "hidden": 16, "heads": 2}, BF16, FP32),
+        (3, {"layers": 1, "hidden": 24, "heads": 3}, BF16, BF16),
+        (2, {"layers": 2, "hidden": 32, "heads": 2}, FP16, FP32),
+    ):
+        tokens = digits()[200 : 200 + 2 * world_size].split(2)
+        model = new_gpt(sizes)
+        layer = list(model.layers[0].parameters())
+        rest = [p for name, p in model.named_parameters() if not name.startswith("layers")]
+        units = {_elements(layer, world_size), _elements(rest, world_size)}
+        results = on_ranks(_sharded_step, answer, sizes, tokens, dtype, reduce_dtype, world_size=world_size)
+        for rank, seen in enumerate(results):
+            assert "returned" not in seen, f"Rank {rank} returned {seen['returned']}; that is no model."
+            _judge_shards(seen, joined(model.parameters()), units, dtype, reduce_dtype)
+    return "Weights travel in 16 bits, gradients in the dtype that was asked for, shards stay in float32."
+
+
+def _judge_shards(seen, values, units, dtype, reduce_dtype):
+    assert any(seen["sharded"]), "No parameter is sharded: that takes `fully_shard`."
+    assert all(seen["sharded"]), (
+        f"{seen['sharded'].count(False)} parameters of {len(seen['sharded'])} are not sharded: "
+        "the model itself has to be given to `fully_shard`, after its layers."
+    )
+    assert seen["weights"] == {FP32}, (
+        "The shards are in 16 bits, and the optimizer changes them: `param_dtype` leaves the shards in "
+        "float32 and makes 16-bit copies, `model.to` does not."
+    )
+    assert "mixed" not in seen, (
+        "In forward 16-bit activations meet weights in 32 bits: each unit needs the policy, also the one for "
+        "the rest."
+    )
+    assert torch.equal(seen["values"], values), "The weights are no longer those of the model."
+    assert seen["gradients"] == {FP32}, "The gradients of the shards are not in float32, or missing."
+    for kind, what, wanted in (
+        ("all_gather", "weights", dtype),
+        ("reduce_scatter", "gradients", reduce_dtype),
+    ):
+        sizes = {nbytes for name, nbytes in seen["messages"] if name == kind}
+        right = {n * wanted.itemsize for n in units}
+        other = {n * (6 - wanted.itemsize) for n in units}  # 2 bytes or 4
+        assert sizes != other, (
+            f"The {what} travel in {'32' if wanted.itemsize == 2 else '16'} bits, where {named(wanted)} was "
+            f"asked for: that is `{'param' if kind == 'all_gather' else 'reduce'}_dtype`."
+        )
+        right, found = (" and ".join(f"{n:,}" for n in sorted(each)) for each in (right, sizes))
+        assert found == right, (
+            f"The {what} travel in messages of {found} bytes. In {named(wanted)} a unit for each layer and "
+            f"one for the rest make {right} bytes. Each unit needs the policy."
+        )
+    assert seen["logits"] == dtype, f"The logits are in {named(seen['logits'])} and not in {named(dtype)}."
