@@ -94,5 +94,6 @@ def test_blocks_that_differ_are_refused():
         mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("all",))
         with pytest.raises(ValueError, match="2 ranks along all cannot share batch, 7, evenly"):
             local(torch.zeros(7), "batch", layout("batch: all"), mesh)
+        dist.barrier()
 
     launch(refused, world_size=2)

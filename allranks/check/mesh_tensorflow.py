@@ -21,7 +21,9 @@ MOST_HELD, MOST_SENT = 70_000, 200_000
 
 def _mesh():
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return init_device_mesh(device, (2, 2), mesh_dim_names=AXES), device
+    mesh = init_device_mesh(device, (2, 2), mesh_dim_names=AXES)
+    dist.barrier()  # all have joined before one may fail
+    return mesh, device
 
 
 def _mlp(rules, batch=BATCH):
