@@ -157,7 +157,8 @@
     title: (one, other) => one.title.localeCompare(other.title),
   };
   const sorted = element("section", { className: "ar-sorted", hidden: true }, element("h2"));
-  home.get(works[0]).before(form, sorted);
+  document.querySelector(".ar-reading-place").append(form);
+  home.get(works[0]).before(sorted);
 
   const has = {
     topic: (work, value) => work.topic === value,

@@ -244,6 +244,20 @@ def test_what_scripts_add_is_accessible_and_fits_a_phone(page, theme):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_form_comes_without_moving_the_page(browser, address, width):
+    context = browser.new_context(viewport={"width": width, "height": 850})
+    context.add_init_script(
+        "window.moved = 0; new PerformanceObserver(list => list.getEntries().forEach(one => "
+        "{ window.moved += one.value; })).observe({type: 'layout-shift', buffered: true});"
+    )
+    page = context.new_page()
+    page.goto(address + PAGE)
+    page.wait_for_timeout(300)
+    assert page.locator("form.ar-reading").count() == 1 and page.evaluate("moved") < 0.05
+    context.close()
+
+
 def test_the_list_works_from_a_disk(site, open_page):
     visit = open_page((site / PAGE).as_uri(), PAGE)
     page = visit.page

@@ -60,7 +60,7 @@ def _citation(entry):
         "who": who,
         "year": int(fields["year"]) if "year" in fields else None,
         "url": url,
-        "place": preprint[0] if preprint and "arxiv" in url else host,
+        "place": preprint[0] if preprint and "arxiv" in url else host.replace("doi.org", "DOI"),
     }
 
 
@@ -99,7 +99,7 @@ def list_markdown(known_pages: set[str]) -> str:
     """The whole list: a section for each topic, and in it one for each work."""
     stored = reading_list()
     cited, names = citations(), {work["key"]: work["name"] for work in stored["works"]}
-    parts = []
+    parts = ['```{raw} html\n<div class="ar-reading-place"></div>\n```']
     for topic, title in stored["topics"].items():
         parts.append(f"## {title}")
         for work in stored["works"]:
@@ -112,7 +112,8 @@ def work_markdown(work: dict, cited: dict, names: dict[str, str], known_pages: s
     """One work: heading, who, where and how long, why, and what belongs to it."""
     who = " ".join(str(each) for each in (cited["who"], cited["year"]) if each)
     place = f"[{cited['place']}]({work.get('url', cited['url'])})"
-    about = [stars(work["priority"]), work["kind"], who, place, duration(work["minutes"])]
+    time = duration(work["minutes"]).replace(" ", "\u00a0")
+    about = [stars(work["priority"]), work["kind"], who, place, time]
     if work.get("checked") is False:
         about.append("citation not checked")
     rows = {
