@@ -2,11 +2,20 @@
 
 import os
 
+import cloudpickle
 import pytest
 from kernel import leftovers
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 TOKEN = leftovers.mark()  # before any test starts a process
+
+
+@pytest.fixture(autouse=True, scope="module")
+def ranks_need_not_import_the_test(request):
+    """Functions of a test travel to ranks by value, as from a notebook: they import neither it nor pytest."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
 
 
 @pytest.fixture

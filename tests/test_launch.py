@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 
-import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -16,8 +15,6 @@ import torch.distributed as dist
 
 from allranks import launch
 from allranks.launch import packing
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 SCALE = 3

@@ -7,15 +7,12 @@ import sys
 import threading
 import time
 
-import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
 
 from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut, output
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
 HERE = os.path.relpath(__file__)
 

@@ -4,14 +4,11 @@ import os
 import subprocess
 import sys
 
-import cloudpickle
 import pytest
 import torch.distributed as dist
 
 from allranks import launch, progress
 from allranks.launch import output
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 

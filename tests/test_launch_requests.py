@@ -1,18 +1,14 @@
 """What is not possible is said before anything starts."""
 
 import functools
-import sys
 import threading
 
-import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
 
 from allranks import launch
 from allranks.launch import plan
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file, and pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 

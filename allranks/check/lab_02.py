@@ -3,12 +3,10 @@
 import contextlib
 import io
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -26,21 +24,6 @@ SHAPES = ((), (5,), (2, 3))  # of what is averaged
 EPOCHS = (0, 1, 0)  # that a loader is asked for
 RATE = 0.0123  # a learning rate that nobody has by accident
 SLOW = 0.2  # seconds that writing a checkpoint takes here
-
-
-# Ranks get these functions by value: importing the checks of all chapters would take each 0.15 s.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-@contextlib.contextmanager
-def _one_thread():
-    """Compute as a rank does: the same sums, and no threads that wait for a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _device():
@@ -86,7 +69,6 @@ def _all_on_ranks(hint, test, *args, **options):
 
 
 @exercise
-@_one_thread()
 def reduce_mean(answer):
     """`answer(x)` is the mean of `x` over all ranks."""
     is_written(answer)
@@ -127,7 +109,6 @@ def reduce_mean(answer):
 
 
 @exercise
-@_one_thread()
 def loader(make_loader, in_epoch):
     """`make_loader(data, batch_size, seed)`, and `in_epoch(loader, epoch)`: this rank's batches."""
     is_written(make_loader, in_epoch)
@@ -261,7 +242,6 @@ def _with_gradients(kind, rank, device="cpu"):
 
 
 @exercise
-@_one_thread()
 def average_gradients(answer):
     """`answer(model)` makes every gradient the mean over ranks, in two all-reduces at most."""
     is_written(answer)
@@ -329,7 +309,6 @@ def _is_mean(found, name, rank, own):
 
 
 @exercise
-@_one_thread()
 def train_step(answer):
     """`answer(model, batch, micro_batches, optimizer)`: one step of a DDP model; the mean loss."""
     is_written(answer)
@@ -429,7 +408,6 @@ class Watched(GPT):
 
 
 @exercise
-@_one_thread()
 def evaluate(answer):
     """`answer(model, data, batch_size)`: mean loss of a DDP model over all of `data`, on every rank."""
     is_written(answer)
@@ -548,7 +526,6 @@ def _states(model, optimizer):
 
 
 @exercise
-@_one_thread()
 def checkpoint(save, load):
     """`save(path, model, optimizer, epoch)` and `load(path, model, optimizer)`, which returns the epoch."""
     is_written(save, load)
@@ -685,7 +662,6 @@ def _agree(found, expected):
 
 
 @exercise
-@_one_thread()
 def fit(answer):
     """`answer(model, optimizer, loader, held_out, epochs, micro_batches, path)`: (losses, scores)."""
     is_written(answer)
@@ -784,7 +760,6 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
             losses.append(mean(loss).item())
         return losses
 
-    @_one_thread()
     def whole():
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "last.pt")
