@@ -1,5 +1,8 @@
 """A check says ✓ to a right answer and ✗, with a hint, to a wrong one; it never raises."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -138,3 +141,14 @@ def test_an_average_over_all_ranks_mixes_parts(capsys):
 @pytest.mark.parametrize("answer, mark", [(3.3, "✓"), (75, "✗"), (1, "✗"), (None, "✗")])
 def test_a_faster_network(capsys, answer, mark):
     assert verdict(capsys, check.choosing_a_layout.faster_network, answer)[0] == mark
+
+
+def test_the_checks_of_a_chapter_that_does_not_exist_name_those_that_do():
+    with pytest.raises(AttributeError, match=r"no chapter has checks named 'rank'; there are .*\branks\b"):
+        check.rank  # noqa: B018
+
+
+def test_checks_of_other_chapters_are_not_imported():
+    code = "import sys; from allranks import check; check.ranks; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert [name for name in done.stdout.split() if "allranks.check." in name] == ["allranks.check.ranks"]
