@@ -43,7 +43,7 @@ def _mesh(*shape):
 
 def _gpt(seed, **sizes):
     torch.manual_seed(seed)
-    return GPT(**{"layers": 2, "hidden": 32, "heads": 2} | sizes)
+    return GPT(**{"layers": 1, "hidden": 32, "heads": 2} | sizes)
 
 
 def _tapered(seed, layers=2, hidden=32):
@@ -60,6 +60,11 @@ def _shard(model, last=None, **options):
     for layer in model.layers:
         fully_shard(layer, **options)
     return fully_shard(model, **options | (last or {}))
+
+
+def _adamw(model):
+    """AdamW in one operation: of DTensors, each operation on each shape costs a rank some milliseconds."""
+    return torch.optim.AdamW(model.parameters(), lr=LR, fused=True)
 
 
 def _part(batch):
@@ -84,7 +89,7 @@ def _train(model, optimizer, batches, clip=None):
 
 def _serial(model, batches, clip=None):
     """The losses of one process; in the end `model` is trained."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+    optimizer = _adamw(model)
     losses = []
     for batch in batches:
         loss = loss_of(model, batch)
@@ -228,8 +233,7 @@ def held(answer):
     def tried(sharded, dtype, moments):
         model = _gpt(4).to(_device(), dtype)
         model = _shard(model) if sharded else DistributedDataParallel(model)
-        fresh = torch.optim.AdamW if moments else torch.optim.SGD
-        optimizer = fresh(model.parameters(), lr=LR)
+        optimizer = _adamw(model) if moments else torch.optim.SGD(model.parameters(), lr=LR)
         found = [answer(model, optimizer)]
         loss_of(model, _part(tokens)).backward()
         optimizer.step()
@@ -237,8 +241,8 @@ def held(answer):
         return [tuple(f) if isinstance(f, tuple | list) else _said(f) for f in found]
 
     cases = {
-        4: [(False, torch.float32, 2), (True, torch.float32, 2), (True, torch.bfloat16, 2)],
-        3: [(True, torch.float32, 2), (True, torch.float32, 0)],
+        2: [(False, torch.float32, 2), (True, torch.bfloat16, 2), (True, torch.float32, 0)],
+        3: [(True, torch.float32, 2)],
     }
     model = _gpt(4)
     for world_size in cases:
@@ -249,8 +253,11 @@ def held(answer):
                 who = f"Under {'FSDP' if sharded else 'DDP'} on {world_size} ranks, rank {rank}"
                 for found, expected in ((before, (one, 0, 0)), (after, (one, one, moments * one))):
                     _are_the_bytes(found, expected, whole, who, model)
-    ours = memory.zero_states(sum(p.numel() for p in model.parameters()), 4, 3, "fp32")
-    return f"{ours.total:,} bytes on each of 4 ranks with FSDP, {4 * ours.total:,} with DDP: 16Ψ/4 and 16Ψ."
+    Ψ = sum(p.numel() for p in model.parameters())
+    ours, ddp = (memory.zero_bytes(Ψ, 2, stage, "fp32") for stage in (3, 0))
+    return (
+        f"Of {Ψ:,} parameters a rank of 2 holds {ours:,} bytes with FSDP, 16Ψ/2, and {ddp:,} with DDP, 16Ψ."
+    )
 
 
 def _are_the_bytes(found, expected, whole, who, model):
@@ -285,14 +292,6 @@ def _sends(layers, rest, shards, kept, world_size):
     return 8 * Ψ * (world_size - 1) / world_size + again
 
 
-def _sends_padded(world_size, shards, kept):
-    """`_sends` of the model that is tried, with the padding of weights whose rows cannot be divided."""
-    units = _unit_bytes(_gpt(5, layers=3), ["", "layers.0", "layers.1", "layers.2"], shards)
-    Ψ = sum(units.values()) // 4
-    layers = [nbytes // 4 for unit, nbytes in units.items() if unit]
-    return _sends(layers, Ψ - sum(layers), shards, kept, world_size)
-
-
 def _choices(world_size):
     """(shards, kept), the best first."""
     divisors = [s for s in range(2, world_size + 1) if world_size % s == 0]
@@ -305,11 +304,11 @@ def _choice(layers, rest, budget, world_size):
 
 def _strategy_cases():
     """(world size, parameters of the layers and of the rest, budget): one where each choice is the best."""
-    model = _gpt(5, layers=3)
+    model = _gpt(5, layers=2)
     layers = [sum(p.numel() for p in layer.parameters()) for layer in model.layers]
     rest = sum(p.numel() for p in model.parameters()) - sum(layers)
     large = [48_000_000, 50_000_000, 64_000_000] * 8, 7_000_000
-    for world_size, sizes in ((4, (layers, rest)), (6, (layers, rest)), (6, large)):
+    for world_size, sizes in ((4, (layers, rest)), (6, large)):
         for choice in _choices(world_size):
             budget = int(_needs(*sizes, *choice)) + 1
             if _choice(*sizes, budget, world_size) == choice:
@@ -333,7 +332,7 @@ def strategy(answer):
             in_order = mesh.mesh.flatten().tolist() == list(range(dist.get_world_size()))
             sent = None
             if sum(layers) < 1e6:
-                model = _shard(_gpt(5, layers=3).to(_device()), **options)
+                model = _shard(_gpt(5, layers=2).to(_device()), **options)
                 with trace() as counted:
                     loss_of(model, _part(tokens)).backward()
                 sent = counted.sent
@@ -365,12 +364,12 @@ def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard,
         f"{case} reshard_after_forward is {reshard!r}: left out, it drops all units but the last, which "
         "backward needs at once; False keeps them."
     )
-    assert shape[1] > 1, f"{case} the mesh is {mesh}: with one shard nothing is sharded, and DDP does that."
     mine = shape[1], reshard is False
-    needs = _needs(layers, rest, *mine)
     said = f"{case} {mesh} {'with weights kept' if mine[1] else 'with weights dropped'}"
     turned = shape[::-1] == (world_size // shards, shards) != shape and mine[1] == kept
     assert not turned, f"{said} is the mesh turned around: its second axis is the one that shards."
+    assert shape[1] > 1, f"{case} the mesh is {mesh}: with one shard nothing is sharded, and DDP does that."
+    needs = _needs(layers, rest, *mine)
     assert needs <= budget, f"{said} needs {needs / Ψ:.1f}."
     cost, least = (_sends(layers, rest, *c, world_size) for c in (mine, (shards, kept)))
     assert cost <= least, (
@@ -379,8 +378,7 @@ def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard,
     assert mine == (shards, kept), (
         f"{said} fits, and gathers each weight among {mine[0]} ranks; {shards} are enough."
     )
-    counted = _sends_padded(world_size, shards, kept)
-    assert sent is None or abs(sent - counted) < 1, f"{said} sends {sent:,.0f} bytes, and not {counted:,.0f}."
+    assert sent is None or abs(sent - least) < 1, f"{said} sends {sent:,.0f} bytes, and not {least:,.0f}."
 
 
 @exercise
@@ -400,16 +398,21 @@ def precision(answer, places):
         if not pair or not all(isinstance(policy, MixedPrecisionPolicy) for policy in policies):
             return _said(policies)
         inner, last = policies
-        model = _shard(_gpt(6).to(_device()), last={"mp_policy": last}, mp_policy=inner)
+        model = _shard(_gpt(6, layers=2).to(_device()), last={"mp_policy": last}, mp_policy=inner)
         seen = {}
         hooked = {"norms": model.layers[1].norm_2, "layer outputs": model.layers[0], "logits": model}
         for name, module in hooked.items():
             module.register_forward_hook(lambda m, given, out, name=name: seen.update({name: out.dtype}))
         for name, module in (("up", model.layers[1].up), ("head", model.head)):
             module.register_forward_hook(lambda m, given, out, n=name: seen.update({n: m.weight.dtype}))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+        optimizer = _adamw(model)
         with trace() as counted:
-            loss = loss_of(model, _part(tokens))
+            try:
+                loss = loss_of(model, _part(tokens))
+            except RuntimeError as error:
+                if "dtype" in str(error):  # of a module of the last unit, given what a layer has handed on
+                    return inner.output_dtype or inner.param_dtype, last.param_dtype
+                raise
             loss.backward()
         optimizer.step()
         weight = model.layers[1].up.weight
@@ -419,7 +422,7 @@ def precision(answer, places):
         dist.all_reduce(loss := loss.detach().float(), op=dist.ReduceOp.AVG)
         return seen, sums, loss.item()
 
-    model = _gpt(6)
+    model = _gpt(6, layers=2)
     expected = loss_of(model, tokens).item()
     last = sum(p.numel() for name, p in model.named_parameters() if not name.startswith("layers."))
     cases = [
@@ -431,6 +434,10 @@ def precision(answer, places):
     for (compute, reduce), found in zip(cases, results, strict=True):
         case = f"With compute {str(compute)[6:]} and reduce {str(reduce)[6:]}"
         assert not isinstance(found, str), f"{case} came {found}, and not two policies: (inner, last)."
+        assert len(found) == 3, (
+            f"{case}, the last layer hands on {str(found[0])[6:]}, and the last norm's weights are in "
+            f"{str(found[1])[6:]}: param_dtype is for both units, output_dtype for the last."
+        )
         seen, sums, loss = found
         seen = {name: str(dtype)[6:] for name, dtype in seen.items()}
         for name, where in (("up", "a layer"), ("head", "the last unit")):
@@ -466,10 +473,7 @@ def clip(answer):
     is_written(answer)
     tokens = digits()[100:112]
 
-    def on_rank(cases):
-        return [tried(*case) for case in cases]
-
-    def tried(shape, max_norm):
+    def on_rank(shape, max_norm):
         model = _gpt(7).to(_device())
         model.position.weight.requires_grad_(False)
         _shard(model, mesh=_mesh(*shape))
@@ -488,9 +492,8 @@ def clip(answer):
     loss_of(model, tokens).backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     total = _norm(gradients)
-    cases = [((4,), MAX_NORM), ((2, 2), 0.3), ((3,), 10 * total)]
-    four, three = on_ranks(on_rank, cases[:2]), on_ranks(on_rank, cases[2:], world_size=3)
-    for (shape, max_norm), results in zip(cases, (*zip(*four), *zip(*three)), strict=True):
+    for shape, max_norm in (((3,), MAX_NORM), ((2, 2), 0.3), ((2,), 10 * total)):
+        results = on_ranks(on_rank, shape, max_norm, world_size=torch.Size(shape).numel())
         mesh = " × ".join(map(str, shape))
         norms = [norm for norm, *_ in results]
         factor = min(1.0, max_norm / total)
@@ -527,10 +530,7 @@ def full_state(answer):
     """`answer(model)` is the whole state dict, on the CPU, on rank 0, and an empty one elsewhere."""
     is_written(answer)
 
-    def on_rank(cases):
-        return [tried(*case) for case in cases]
-
-    def tried(shape, layers):
+    def on_rank(shape, layers):
         model = _shard(_gpt(8, layers=layers).to(_device()), mesh=_mesh(*shape))
         before = [p.to_local().clone() for p in model.parameters()]
         found = answer(model)
@@ -543,9 +543,8 @@ def full_state(answer):
         devices = {value.device.type for value in found.values()}
         return (found if dist.get_rank() == 0 else len(found), devices), same
 
-    cases = [((4,), 2), ((2, 2), 1), ((3,), 3)]
-    four, three = on_ranks(on_rank, cases[:2]), on_ranks(on_rank, cases[2:], world_size=3)
-    for (_, layers), ranks in zip(cases, (*zip(*four), *zip(*three)), strict=True):
+    for shape, layers in (((3,), 1), ((2, 2), 2)):
+        ranks = on_ranks(on_rank, shape, layers, world_size=torch.Size(shape).numel())
         for rank, (found, same) in enumerate(ranks):
             assert found != "DTensor", (
                 f"Rank {rank} returned DTensors: these are this rank's shards, and no plain model takes them."
@@ -575,8 +574,8 @@ def checkpoint(save, load):
 
     def run(source, target, batches, stop):
         """Load from `source` (or begin), save to `target` (or do not) at step `stop`; train to the end."""
-        model = _shard(_gpt(9 if source is None else 10 + dist.get_rank(), layers=1).to(_device()))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+        model = _shard(_gpt(9 if source is None else 10 + dist.get_rank()).to(_device()))
+        optimizer = _adamw(model)
         step = load(source, model, optimizer) if source else 0
         if type(step) is torch.Tensor and step.numel() == 1:
             step = step.item()
@@ -590,7 +589,7 @@ def checkpoint(save, load):
         return step, all(isinstance(p, DTensor) for p in model.parameters()), losses
 
     batches = _batches(200, 12, steps=5)
-    expected = _serial(_gpt(9, layers=1), batches)
+    expected = _serial(_gpt(9), batches)
     with tempfile.TemporaryDirectory() as folder:
         first, second = (os.path.join(folder, name) for name in ("first", "second"))
         for source, target, world_size, start, stop in (
@@ -634,7 +633,7 @@ def _is_in_parts(folder, world_size):
 
 def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, save, load):
     """Try every task, and then all of them together: the running model, stopped on 4 ranks, resumed on 2."""
-    batches = _batches(600, 24, steps=4)
+    batches = _batches(600, 12, steps=4)
 
     def running(seed, **options):
         torch.manual_seed(seed)
@@ -643,7 +642,7 @@ def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, sav
         rest = sum(p.numel() for p in model.parameters()) - sum(layers)
         budget = memory.zero_bytes(sum(layers) + rest, dist.get_world_size(), 3, "fp32") + 4 * sum(layers)
         wrap_(model, (Layer,), **strategy_(layers, rest, budget, _device()) | options)
-        return model, torch.optim.AdamW(model.parameters(), lr=LR)
+        return model, _adamw(model)
 
     def stop(folder):
         model, optimizer = running(0)
