@@ -251,10 +251,11 @@ def main(answer, device):
     why = raised.group().strip() if raised else f"status {status}"
     assert status == 0, f"torchrun ended with an error: {why}"
     expected = f"{ranks} ranks, sum {ranks * (ranks + 1) // 2}"
-    lines = printed.splitlines()
-    assert lines, "Nothing was printed."
-    assert set(lines) == {expected}, f"Printed was {lines[0]!r}, and not {expected!r}."
-    assert len(lines) == 1, f"{len(lines)} ranks printed the line; one is enough."
+    times = printed.count(expected)  # two ranks may write into one line
+    assert printed.strip(), "Nothing was printed."
+    assert times, f"Printed was {printed.splitlines()[0]!r}, and not {expected!r}."
+    assert times == 1, f"{times} ranks printed the line; one is enough."
+    assert printed.strip() == expected, f"Besides {expected!r} something else was printed."
     return f"torchrun printed: {expected}"
 
 

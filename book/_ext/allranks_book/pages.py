@@ -62,6 +62,13 @@ REPAIRS = [
         r'\1\2<span class="ar-mark ar-mark-\3">[rank \3]</span>',
     ),
     Repair(
+        "the triangle that unfolds a page's sub-pages has no name",
+        re.compile(
+            r'(<a class="[^"]*" href="[^"]*">([^<"]*)</a><details[^>]*>)<summary>(?=<span class="toctree-)'
+        ),
+        r'\1<summary aria-label="Pages below \2">',
+    ),
+    Repair(
         "what a check says is a sentence, and wraps like one",
         re.compile(r"<pre>(?=<span></span>[✓✗] )"),
         '<pre class="ar-verdict">',

@@ -1,0 +1,158 @@
+"""Means over ranks: of values, of gradients, of parts that are not of one size."""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from allranks.check import exercise
+from allranks.check.lab_02.common import (
+    all_on_ranks,
+    device_of_rank,
+    is_close,
+    multiple_of,
+    plain,
+    weights_of,
+)
+from allranks.check.labs import are_close, is_tensor, is_written, on_ranks
+from allranks.trace import trace
+
+SHAPES = ((), (5,), (2, 3))  # of what is averaged
+
+
+@exercise
+def reduce_mean(answer):
+    """`answer(x)` is the mean of `x` over all ranks."""
+    is_written(answer)
+
+    def values(rank, shape):
+        return torch.rand(shape, generator=torch.Generator().manual_seed(31 + rank)) + rank
+
+    def on_rank():
+        results = []
+        for shape in SHAPES:
+            leaf = values(dist.get_rank(), shape).to(device_of_rank()).requires_grad_()
+            x = leaf * 1  # with a graph behind it, as a loss
+            before = x.detach().clone()
+            found = answer(x)
+            graph = isinstance(found, torch.Tensor) and found.requires_grad
+            results.append((plain(found), torch.equal(x.detach(), before), graph))
+        return results
+
+    for world_size in (2, 3, 4):
+        for rank, results in enumerate(on_ranks(on_rank, world_size=world_size)):
+            for shape, (found, same, graph) in zip(SHAPES, results, strict=True):
+                every = torch.stack([values(r, shape) for r in range(world_size)])
+                what = f"On {world_size} ranks, what rank {rank} got for a tensor of shape {shape}"
+                is_tensor(found, what, shape, torch.float32)
+                assert not is_close(found, every.sum(0)), f"{what} is the sum; the mean is a part of it."
+                assert not is_close(found, every[rank]), (
+                    f"{what} is its own value"
+                    f"{', but rank 0 may have the mean: every rank needs it' if rank else ''}."
+                )
+                factor = multiple_of(found, every.mean(0))
+                assert factor is None or abs(factor - 1) < 1e-3, f"{what} is {factor:.3g} times the mean."
+                are_close(found, every.mean(0), what)
+                assert same, f"On rank {rank}, the tensor that was given has changed; sum a copy."
+                assert not graph, (
+                    f"{what} carries a graph, which stays in memory as long as the number; detach it first."
+                )
+    return "The mean over 2, 3 and 4 ranks, on each of them, and the input is as it was."
+
+
+class Detours(nn.Module):
+    """A tied embedding, frozen weights, a layer that nobody uses and one that only some ranks use."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.head = nn.Embedding(7, 5), nn.Linear(5, 7, bias=False)
+        self.head.weight = self.token.weight
+        self.frozen = nn.Linear(5, 5).requires_grad_(False)
+        self.unused, self.detour = nn.Linear(5, 3), nn.Linear(5, 5)
+
+    def forward(self, tokens, detour):
+        x = self.frozen(self.token(tokens))
+        return F.cross_entropy(self.head(x + self.detour(x) if detour else x), tokens)
+
+
+def _chain():
+    return nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 3))
+
+
+def _with_gradients(kind, rank, device="cpu"):
+    """A model after the `backward` of a rank; with `kind` "some", ranks from 2 on take the detour."""
+    torch.manual_seed(7)
+    model = (_chain() if kind == "chain" else Detours()).to(device)
+    torch.manual_seed(50 + rank)
+    if kind == "chain":
+        model(torch.randn(4, 6).to(device)).square().sum().backward()
+    else:
+        model(torch.randint(7, (6,)).to(device), kind == "some" and rank >= 2).backward()
+    return model
+
+
+@exercise
+def average_gradients(answer):
+    """`answer(model)` makes every gradient the mean over ranks, in two all-reduces at most."""
+    is_written(answer)
+
+    def on_rank(kind):
+        model = _with_gradients(kind, dist.get_rank(), device_of_rank())
+        before = weights_of(model)
+        with trace() as counted:
+            answer(model)
+        dist.barrier()
+        gradients = {name: plain(p.grad) for name, p in model.named_parameters()}
+        return gradients, torch.equal(weights_of(model), before), counted.calls["all_reduce"]
+
+    hints = {
+        "chain": "",
+        "none": "No rank has a gradient for unused.weight, and frozen.weight needs none.",
+        "some": "Only ranks 2 and 3 have gradients for the layer `detour`; still all ranks have to send the "
+        "same messages.",
+    }
+    most = 0
+    for kind, world_size in (("chain", 2), ("none", 3), ("some", 4)):
+        own = [
+            {name: p.grad for name, p in _with_gradients(kind, rank).named_parameters()}
+            for rank in range(world_size)
+        ]
+        results = all_on_ranks(hints[kind], on_rank, kind, world_size=world_size)
+        for rank, (gradients, same, _) in enumerate(results):
+            assert same, f"On rank {rank} the weights have changed; it is their gradients that are averaged."
+            for name, found in gradients.items():
+                _is_mean(found, name, rank, [gradients_of_rank[name] for gradients_of_rank in own])
+        most = max(most, *(calls for *_, calls in results))
+    assert most <= 2, (
+        f"All gradients are right, and took {most} all-reduces: put them into one vector, and send that."
+    )
+    return "Every gradient is the mean over ranks, and who has none anywhere keeps none."
+
+
+def _is_mean(found, name, rank, own):
+    """Fail unless `found` is the mean of the ranks' `own` gradients of the parameter `name`."""
+    world_size = len(own)
+    what = f"On {world_size} ranks, rank {rank}'s gradient of {name}"
+    given = [g for g in own if g is not None]
+    if not given:
+        assert found is None, (
+            f"{what} was None on each rank and is a tensor now: AdamW would let its weight decay."
+        )
+        return
+    expected = sum(given) / world_size
+    if found is None:
+        raise AssertionError(
+            f"{what} is None, and other ranks have one: they will step there, and rank {rank} will not."
+        )
+    is_tensor(found, what, expected.shape, expected.dtype)
+    if own[rank] is not None and not is_close(own[rank], expected):
+        assert not is_close(found, own[rank]), f"{what} is still its own."
+    assert not is_close(found, sum(given)), f"{what} is the sum; there are {world_size} ranks."
+    if len(given) < world_size:
+        assert not is_close(found, sum(given) / len(given)), (
+            f"{what} is the mean of the {len(given)} ranks that have one: the others count as zero."
+        )
+    factor = multiple_of(found, expected)
+    tied = " It is tied to head.weight: two names, one gradient." if name == "token.weight" else ""
+    assert factor is None or abs(factor - 1) < 1e-3, f"{what} is {factor:.3g} times the mean.{tied}"
+    are_close(found, expected, what)
