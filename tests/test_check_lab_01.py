@@ -264,7 +264,7 @@ def stuck():
 
 def test_a_main_that_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
     monkeypatch.setattr(labs, "SECONDS", 4.0)
-    assert "did not come to an end" in verdict(capfd, "main", stuck, ANSWERS["my_device"])
+    assert "did not end in 8 s" in verdict(capfd, "main", stuck, ANSWERS["my_device"])
 
 
 def test_the_milestone_of_the_solved_lab_is_reached(capfd):

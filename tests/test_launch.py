@@ -1,6 +1,7 @@
 """What `launch` promises of a world that ends well."""
 
 import functools
+import inspect
 import os
 import random
 import subprocess
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp._fully_shard import _fsdp_init
 
 from allranks import launch
-from allranks.launch import packing
+from allranks.launch import packing, rank
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 SCALE = 3
@@ -279,3 +281,10 @@ def test_later_launches_are_fast():
         launch(average, 1.0)
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.5  # 0.1 s on a quiet machine; benchmarks/ measures it
+
+
+def test_fully_shard_stays_on_the_cpu_where_torch_was_built_for_gpus(monkeypatch):
+    assert "torch._C._get_accelerator()" in inspect.getsource(_fsdp_init._init_default_mesh)
+    monkeypatch.setattr(torch._C, "_get_accelerator", lambda *_: torch.device("cuda"))  # torch from PyPI
+    rank._stay_on_the_cpu()
+    assert torch._C._get_accelerator() == torch.device("cpu")

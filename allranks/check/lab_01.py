@@ -246,13 +246,15 @@ def main(answer, device):
         raise AssertionError("`main` and `my_device` have to be functions that a cell defines.") from None
     ranks = min(torch.cuda.device_count(), 4) or 2
     status, printed, said = _torchrun(SCRIPT.format(parts=parts, main=answer.__name__), ranks)
-    assert status is not None, f"torchrun with {ranks} ranks did not come to an end in {labs.SECONDS:.0f} s."
+    assert status is not None, (
+        f"torchrun with {ranks} ranks did not end in {2 * labs.SECONDS:.0f} s."
+    )
     raised = re.search(r"\b\w+Error: .+", said)
     why = raised.group().strip() if raised else f"status {status}"
     assert status == 0, f"torchrun ended with an error: {why}"
     expected = f"{ranks} ranks, sum {ranks * (ranks + 1) // 2}"
     times = printed.count(expected)  # two ranks may write into one line
-    assert printed.strip(), "Nothing was printed."
+    assert printed.strip(), f"Nothing was printed; rank 0 has to print {expected!r}."
     assert times, f"Printed was {printed.splitlines()[0]!r}, and not {expected!r}."
     assert times == 1, f"{times} ranks printed the line; one is enough."
     assert printed.strip() == expected, f"Besides {expected!r} something else was printed."

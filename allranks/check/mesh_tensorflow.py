@@ -52,6 +52,8 @@ def _mlp(rules, batch=BATCH):
 def predicted(answer):
     """`answer` maps a layout to how many all-reduces the MLP has under it, (forward, backward)."""
 
+    assert answer, "Predict at least one layout."
+
     def on_rank():
         return {text: _mlp(layout(text), batch=8)[:2] for text in answer}
 

@@ -139,10 +139,19 @@ def _become_rank(rank, plan, environment):
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(rank)
     if plan.devices[rank] is None:
+        _stay_on_the_cpu()
         return None
     device = torch.device("cuda", plan.devices[rank])
     torch.cuda.set_device(device)
     return device
+
+
+def _stay_on_the_cpu():
+    """Let `fully_shard` take the CPU: it asks what torch was built for, not what this rank may use."""
+    import torch
+
+    if torch._C._get_accelerator().type != "cpu":
+        torch._C._get_accelerator = lambda *_: torch.device("cpu")
 
 
 def _join_world(rank, plan, device, store):
