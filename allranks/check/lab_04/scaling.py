@@ -90,7 +90,7 @@ def _decisions(scaler, steps, device="cpu"):
         if explicit:
             scaler.unscale_(optimizer)
             if getattr(scaler, "found_inf", False) in (None, ...):
-                return "`found_inf` is None after `unscale_`: lines are missing, here or in `unscale` of Task 3."
+                return "`found_inf` is None after `unscale_`: lines miss here or in `unscale` of Task 3."
         scaler.step(optimizer)
         scaler.update()
         log.append((scale.item(), [w.detach().flatten()[0].item() for w in weights]))
