@@ -246,9 +246,7 @@ def main(answer, device):
         raise AssertionError("`main` and `my_device` have to be functions that a cell defines.") from None
     ranks = min(torch.cuda.device_count(), 4) or 2
     status, printed, said = _torchrun(SCRIPT.format(parts=parts, main=answer.__name__), ranks)
-    assert status is not None, (
-        f"torchrun with {ranks} ranks did not end in {2 * labs.SECONDS:.0f} s."
-    )
+    assert status is not None, f"torchrun with {ranks} ranks did not end in {2 * labs.SECONDS:.0f} s."
     raised = re.search(r"\b\w+Error: .+", said)
     why = raised.group().strip() if raised else f"status {status}"
     assert status == 0, f"torchrun ended with an error: {why}"
