@@ -160,6 +160,17 @@ def test_an_explorer_keeps_its_picture_and_not_its_widget_and_says_its_own_words
     assert found(made) == []
 
 
+def test_an_explorer_stands_once_on_a_page():
+    def shown(name):
+        picture = display(**{"image/svg+xml": "<svg/>", "text/plain": "Words."})
+        picture.metadata = {"image/svg+xml": {"explorer": name, "settings": {}}}
+        return code("show()", [picture])
+
+    assert found(notebook(shown("pipeline"), shown("memory"))) == []
+    twice = found(notebook(shown("pipeline"), shown("memory"), shown("pipeline")))
+    assert ["'pipeline' a second time" in what for what in twice] == [True]
+
+
 def test_a_live_widget_is_a_problem():
     made = notebook(code("w", [display(**{"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})]))
     assert ["live widget" in what for what in found(made)] == [True]

@@ -164,6 +164,17 @@ def explorer_bytes(notebook):
     )
 
 
+def each_explorer_once(notebook):
+    """A link names an explorer and its settings, so a page has room for one of each."""
+    seen = set()
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            name = output.get("metadata", {}).get(SVG, {}).get("explorer")
+            if name in seen:
+                yield cell.id, f"shows the explorer {name!r} a second time; point back to the first one"
+            seen.update({name} - {None})
+
+
 def stored_form(notebook, text):
     try:
         nbformat.validate(notebook)
@@ -289,5 +300,5 @@ def table_headers(notebook):
                 )
 
 
-RULES = [notebook_metadata, cell_names, cell_metadata, execution_counts, table_headers]
+RULES = [notebook_metadata, cell_names, cell_metadata, execution_counts, table_headers, each_explorer_once]
 CELL_RULES = [code_length, repeatable_outputs, plain_outputs, expected_errors, no_warnings, figures_have_text]
