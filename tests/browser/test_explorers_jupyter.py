@@ -72,6 +72,7 @@ def test_run_all_move_a_slider_and_the_picture_changes(lab, open_page):
     page.set_default_timeout(60_000)
     page.get_by_text("Python 3 (ipykernel)").first.wait_for()
     page.locator(".jp-Cell").first.wait_for()
+    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for()
     page.locator(".lm-MenuBar-item", has_text="Run").click()
     page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
     widget = page.locator(".jp-OutputArea-output .widget-vbox").first
