@@ -1,11 +1,16 @@
-"""The answers of a solved lab: what its notebook defines, without running its checks."""
+"""Answers to a lab: what its solved notebook defines, and those that are wrong for every task."""
 
 import ast
 import linecache
+import os
+import sys
+import time
 from pathlib import Path
 
+import cloudpickle
 import nbformat
 
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks need not import this file
 ROOT = Path(__file__).resolve().parent.parent
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
@@ -32,3 +37,36 @@ def _is_setting(node):
     return isinstance(node, ast.Assign) and all(
         isinstance(target, ast.Name) and target.id.isupper() for target in node.targets
     )
+
+
+def verdict(capfd, one_check, *answers):
+    """Return what the check says of the answers: one line, whatever they do, and nothing on stderr."""
+    one_check(*answers)
+    printed, said = capfd.readouterr()
+    assert said == ""
+    assert printed.count("\n") == 1
+    assert "Traceback" not in printed
+    return printed.strip()
+
+
+def nothing(*_, **__):
+    pass
+
+
+def crash(*_, **__):
+    raise KeyError("no")
+
+
+def leave(*_, **__):
+    os._exit(0)
+
+
+def hang(*_, **__):
+    time.sleep(60)
+
+
+def give_back(*given, **__):
+    return given[0] if given else None
+
+
+WRONG = [None, ..., 3, nothing, crash, leave, give_back]
