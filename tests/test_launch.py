@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard import _fsdp_init
 
 from allranks import launch
-from allranks.launch import packing, rank
+from allranks.launch import packing, plan, rank
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 SCALE = 3
@@ -283,8 +283,12 @@ def test_later_launches_are_fast():
     assert min(seconds) < 0.5  # 0.1 s on a quiet machine; benchmarks/ measures it
 
 
-def test_fully_shard_stays_on_the_cpu_where_torch_was_built_for_gpus(monkeypatch):
+def test_fully_shard_stays_on_the_cpu_where_torch_was_built_for_gpus():
     assert "torch._C._get_accelerator()" in inspect.getsource(_fsdp_init._init_default_mesh)
-    monkeypatch.setattr(torch._C, "_get_accelerator", lambda *_: torch.device("cuda"))  # torch from PyPI
-    rank._stay_on_the_cpu()
-    assert torch._C._get_accelerator() == torch.device("cpu")
+
+    def become_a_rank_again():
+        torch._C._get_accelerator = lambda *_: torch.device("cuda")  # torch from PyPI
+        rank._become_rank(0, plan.make_plan(1, "gloo"), dict(os.environ))
+        return str(torch._C._get_accelerator())
+
+    assert launch(become_a_rank_again, world_size=1, backend="gloo") == ["cpu"]

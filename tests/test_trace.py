@@ -198,7 +198,9 @@ def softmax_of_a_part():
     """A softmax over the dim that is shared out: DTensor gathers it by itself."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     columns = distribute_tensor(torch.ones(4, 8), mesh, [Shard(1)])
-    with trace() as counted, CommDebugMode() as torchs:
+    with trace() as counted:  # alone: torch's counter, above it, would unwrap the DTensor for it
+        columns.softmax(dim=1)
+    with CommDebugMode() as torchs:
         columns.softmax(dim=1)
     return counted.calls, torchs.get_total_counts()
 
