@@ -237,7 +237,9 @@
     form.addEventListener("input", ({ target }) => { say(target); stop(); set({ [target.name]: read(target) }); });
     form.addEventListener("change", remember);
     form.addEventListener("click", ({ target }) => actions[target.dataset.do]?.(target));
-    form.addEventListener("pointerenter", () => ask({ explorer: name, settings: given, narrow: phone.matches }).catch(() => {}), { once: true });
+    const warm = () => ask({ explorer: name, settings: given, narrow: phone.matches }).catch(() => {});
+    form.addEventListener("pointerenter", warm, { once: true });
+    form.addEventListener("focusin", warm, { once: true });
     addEventListener("hashchange", fromAddress);
     phone.addEventListener("change", draw);
     fromAddress();
@@ -253,5 +255,6 @@
   }, { rootMargin: "300px" });
 
   const live = new Map(figures.map((figure) => [figure, explorer(figure)]));
-  figures.forEach((figure) => nearing.observe(figure));
+  // One that waits is asked for by a hand on its controls: its first picture is complete.
+  figures.filter((figure) => !("waits" in figure.dataset)).forEach((figure) => nearing.observe(figure));
 })();

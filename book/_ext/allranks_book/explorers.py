@@ -49,15 +49,24 @@ class ExplorerFigure(MimeRenderPlugin):
         return [nodes.raw(text=figure, format="html", classes=["output"])]
 
 
-def figure_html(name: str, given: dict, picture: str) -> str:
-    """A `<figure>`: the controls, the picture for a page and for a phone, and its words."""
+def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None = None) -> str:
+    """A `<figure>`: the controls, the picture for a page and for a phone, and its words.
+
+    in_sight: the controls that are not folded away; such a figure loads its Python when it is touched.
+    """
     module = explorers.explorer(name)
     chosen = settings(module.CONTROLS, given)
     shown = explorers.draw(name, chosen)
     narrow = explorers.draw(name, chosen, NARROW)["svg"]
-    controls = "".join(
-        control_html(name, control, chosen[control.name], shown) for control in module.CONTROLS
-    )
+    made = {
+        control.name: control_html(name, control, chosen[control.name], shown) for control in module.CONTROLS
+    }
+    controls, waits = "".join(made.values()), ""
+    if in_sight:
+        folded = "".join(control for each, control in made.items() if each not in in_sight)
+        controls = "".join(made[each] for each in in_sight)
+        controls += f'<details class="ar-more"><summary>More controls</summary>{folded}</details>'
+        waits = " data-waits"
     about = f'role="img" aria-label="{html.escape(module.TITLE)}"'
     values = {
         control.name: [value for value, _ in control.options]
@@ -66,7 +75,7 @@ def figure_html(name: str, given: dict, picture: str) -> str:
     }
     stored = json.dumps({"start": chosen, "values": values}, separators=(",", ":")).replace("<", "\\u003c")
     return (
-        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}">'
+        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"{waits}>'
         f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}'
         '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
         '<button type="button" data-do="copy">Copy link</button></div></form>'
