@@ -13,6 +13,7 @@ import pytest
 from built_book import SITE, Visit, built_pages
 from playwright.sync_api import sync_playwright
 
+HERE = Path(__file__).parent
 BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 QUIET = [
     "--disable-gpu",
@@ -22,6 +23,15 @@ QUIET = [
     "--no-first-run",
     "--disable-quic",
 ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items) -> None:
+    """Let `pytest -n 2 --dist loadgroup` keep together the tests of one page, and those of one file."""
+    for item in items:
+        if item.path.parent == HERE:
+            page = getattr(item, "callspec", None) and item.callspec.params.get("visit")
+            item.add_marker(pytest.mark.xdist_group(page or item.path.name))
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
