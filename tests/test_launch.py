@@ -50,6 +50,16 @@ def test_the_process_group_is_ready(world_size):
     assert all(torch.equal(t, torch.full((3,), (world_size - 1) / 2 + 1.0)) for t in results)
 
 
+def test_a_rank_stays_while_others_still_connect_a_group_that_it_has_done_with():
+    """Without LINGER, one launch in two fails here: "returned while ranks 3, 7 were still waiting"."""
+
+    def connect():
+        dist.new_group(list(range(dist.get_world_size())))
+
+    for _ in range(10):
+        launch(connect, world_size=8)
+
+
 def test_keyword_arguments_reach_the_function_even_one_named_fn():
     def f(a, *, fn, args=()):
         return a, fn, args

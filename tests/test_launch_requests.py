@@ -132,9 +132,3 @@ def test_an_argument_that_cannot_be_sent_is_named():
         with pytest.raises(TypeError) as caught:
             call()
         assert str(caught.value) == f"{culprit} {why}"
-
-
-def test_launch_under_torchrun_is_refused(monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    with pytest.raises(RuntimeError, match="torchrun, which has started the ranks already"):
-        launch(average, 1.0)

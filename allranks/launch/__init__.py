@@ -14,6 +14,8 @@
 | stacks   | both   | where a rank stands, in the reader's own lines             |
 | recorder | both   | which collectives a rank has entered                       |
 | bars     | both   | one bar for the whole world                                |
+| existing | rank   | ranks that torchrun or Slurm has started                   |
+| on_ray   | kernel | ranks that Ray Train places                                |
 """
 
 from allranks.launch.bars import progress

@@ -14,7 +14,8 @@ from allranks.launch import recorder, stacks
 
 Outcome = namedtuple("Outcome", "state detail", defaults=(None,))
 Outcome.__doc__ = """How a rank ended: 'running', 'returned', 'raised' (detail: a `stacks.Failure`),
-'died' (detail: the exit code), or 'stopped' (detail: why)."""
+'died' (detail: the exit code), 'stopped' (detail: why), or 'gone' (somebody else
+ended it with the others)."""
 
 FRAMES = 12  # of the reader's, in a traceback
 
@@ -169,7 +170,7 @@ def _where_all_stand(outcomes, frames):
 def _where_one_stands(outcome, frames):
     if outcome.state == "returned":
         return " returned"
-    if outcome.state in ("died", "stopped") and not frames:
+    if outcome.state in ("died", "stopped", "gone") and not frames:
         return " left no word"
     if outcome.state != "raised" or _is_echo(outcome):  # an echo comes or not, as chance has it: do not say
         return f": {stacks.describe(_stood(outcome, frames))}"

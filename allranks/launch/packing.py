@@ -33,24 +33,24 @@ def remove_directories(pid):
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def save(value, path):
-    """Write `value` to the file `path`."""
+def save(value, file):
+    """Write `value` to `file`, a path or an open file."""
     import torch
 
     checked = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(False)  # it takes longer than the writing
     try:
-        torch.save(value, path, pickle_module=cloudpickle)
+        torch.save(value, file, pickle_module=cloudpickle)
     finally:
         torch.serialization.set_crc32_options(checked)
 
 
-def load(path):
-    """Read what `save` wrote; tensors arrive on the CPU."""
+def load(file):
+    """Read what `save` wrote to `file`, a path or an open file; tensors arrive on the CPU."""
     import torch
 
-    mapped = os.path.getsize(path) >= MAP_FROM
-    return torch.load(path, map_location="cpu", mmap=mapped, weights_only=False)
+    mapped = isinstance(file, str) and os.path.getsize(file) >= MAP_FROM
+    return torch.load(file, map_location="cpu", mmap=mapped, weights_only=False)
 
 
 def save_call(fn, args, kwargs, path):

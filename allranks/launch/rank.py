@@ -1,9 +1,10 @@
 """What does a rank do, from its first instruction to its last? It is one function: `live`.
 
 It tells the kernel when it has joined the world, waits until all have, calls the function, and reports
-that it `returned`, or `raised` a `stacks.Failure`. A rank that returned exits at once, so that a peer still
-waiting for it learns so from its closed connections. A rank that failed stays, connections open, until the
-kernel ends it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
+that it `returned`, or `raised` a `stacks.Failure`. A rank that returned stays until all have, but at most
+`LINGER`: a peer may still be connecting a group that this rank has done with, and one that waits for it in
+vain learns so from its closed connections. A rank that failed stays, connections open, until the kernel ends
+it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from multiprocessing import forkserver
 from allranks.launch import bars, packing, recorder, stacks
 
 PR_SET_PDEATHSIG = 1
+LINGER = 1.0  # seconds
 
 handlers = {}  # a signal handler that C calls must not be collected
 
@@ -29,7 +31,7 @@ def live(rank, plan, directory, environment, pipe):
     _redirect_output(os.path.join(directory, f"output-{rank}"))
     write_stacks = stacks.write_when_forced(os.path.join(directory, f"stacks-{rank}"))
     send = _one_at_a_time(pipe.send)
-    begin = threading.Event()
+    begin, end = threading.Event(), threading.Event()
     record = os.path.join(directory, f"collectives-{rank}")
     _report_abort(send)
 
@@ -38,7 +40,8 @@ def live(rank, plan, directory, environment, pipe):
         recorder.write(record)
         send(("standing", None))
 
-    threading.Thread(target=_listen, args=(pipe.recv, begin.set, stand), daemon=True).start()
+    answers = {"begin": begin.set, "where": stand, "end": end.set}
+    threading.Thread(target=_listen, args=(pipe.recv, answers), daemon=True).start()
     bars.report_to(send if rank == 0 else None)
     try:
         device = _become_rank(rank, plan, environment)
@@ -52,6 +55,7 @@ def live(rank, plan, directory, environment, pipe):
         recorder.write(record)
         _flush()
         send(("returned", None))
+        end.wait(LINGER)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
         _flush()
         send(("raised", stacks.Failure.of(error)))
@@ -104,14 +108,14 @@ def _report_abort(send):
         ctypes.CDLL(None).signal(signal.SIGABRT, handlers["SIGABRT"])
 
 
-def _listen(receive, begin, stand):
+def _listen(receive, answers):
     """Do what the kernel asks; when the kernel is gone, so is this rank and all that it started."""
     while True:
         try:
             question = receive()
         except (EOFError, OSError):
             os.killpg(0, signal.SIGKILL) if os.name == "posix" else os._exit(1)
-        begin() if question == "begin" else stand()
+        answers[question]()
 
 
 def _redirect_output(path):

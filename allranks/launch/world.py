@@ -61,6 +61,8 @@ class World:
             error = blame.interrupted(self.outcomes, frames)
         if error:
             self._end()
+        else:
+            self._tell(self.ranks, "end")
         self._show(last=True)
         if error:
             raise error from None
@@ -164,9 +166,12 @@ class World:
         """Note that rank `r` is connected to all others; when all are, let them call the function."""
         self.joined.add(r)
         if len(self.joined) == len(self.ranks):
-            for pipe in self.pipes:
-                with contextlib.suppress(OSError):  # one may have died by now
-                    pipe.send("begin")
+            self._tell(self.ranks, "begin")
+
+    def _tell(self, ranks, what):
+        for r in ranks:
+            with contextlib.suppress(OSError):  # one may have died by now
+                self.pipes[r].send(what)
 
     def _show(self, last=False):
         for one in self.outputs:
@@ -191,9 +196,7 @@ class World:
         """Ask every rank that still lives; return all ranks' stacks, and the collectives they entered."""
         alive = [r for r, process in self._started().items() if process.is_alive()]
         asked = {self.pipes[r]: r for r in alive if self.outcomes[r].state != "stopped"}
-        for pipe in asked:
-            with contextlib.suppress(OSError):  # it may end just now
-                pipe.send("where")
+        self._tell(asked.values(), "where")
         until = time.monotonic() + ANSWER
         while (left := until - time.monotonic()) > 0:
             if not (mute := [pipe for pipe, r in asked.items() if r not in self.answered]):
@@ -210,6 +213,7 @@ class World:
     def _end(self):
         """End every process: those that returned by themselves, all others and what they started by force."""
         started = self._started()
+        self._tell(started, "end")
         for r, process in started.items():
             if self.outcomes[r].state != "returned":
                 _signal_group(process.pid, "SIGKILL")

@@ -1,0 +1,84 @@
+"""What if the ranks exist already? torchrun, Slurm or Kubernetes started them, and `launch` runs in each.
+
+Such a process has RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment, and LOCAL_RANK and
+LOCAL_WORLD_SIZE unless it is alone on its machine. Then `launch` starts nothing: it joins the world once,
+calls the function, and hands every rank the results of all.
+"""
+
+import atexit
+import io
+import os
+import sys
+from datetime import timedelta
+
+from allranks.launch import packing
+from allranks.launch.plan import make_plan
+
+NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def found():
+    """True if this process is a rank that somebody else has started."""
+    return all(name in os.environ for name in NEEDED)
+
+
+def run(fn, args, kwargs, *, world_size, timeout, backend):
+    """Call the function on this rank; return the results of all ranks, on every one of them.
+
+    An exception is the function's own, with a note that names the rank; ending the other ranks is the work
+    of whoever started them. `timeout` is how long a collective may take, and counts for the first call.
+    """
+    rank, existing = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world_size not in (None, existing):
+        raise ValueError(
+            f"world_size={world_size} was asked for, and this process is rank {rank} of {existing}: RANK and "
+            "WORLD_SIZE in its environment say so, as torchrun sets them. Leave world_size out to use "
+            f"these {existing} ranks; in a notebook, delete the two variables to start ranks of its own."
+        )
+    _join(rank, timeout, backend)
+    try:
+        return _shared(fn(*args, **kwargs), existing)
+    except Exception as error:
+        error.add_note(f"on rank {rank} of {existing}, which launch found started")
+        raise
+
+
+def _join(rank, timeout, backend):
+    """Join the world as `launch` would set it up, unless the program has done so."""
+    import torch
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        return
+    plan = make_plan(int(os.environ.get("LOCAL_WORLD_SIZE", 1)), backend)
+    index = plan.devices[int(os.environ.get("LOCAL_RANK", 0))]
+    device = None if index is None else torch.device("cuda", index)
+    if device:
+        torch.cuda.set_device(device)
+    torch.manual_seed(rank)
+    dist.init_process_group(
+        plan.backend,
+        timeout=timedelta(seconds=timeout),
+        device_id=device if "nccl" in plan.backend else None,
+    )
+    atexit.register(_leave)
+
+
+def _leave():
+    """End the threads of the group, or C++ aborts this process; after a failure NCCL would wait for peers."""
+    import torch.distributed as dist
+
+    failed = hasattr(sys, "last_value")  # an exception that nobody caught
+    if dist.is_initialized() and not (failed and "nccl" in dist.get_backend()):
+        dist.destroy_process_group()
+
+
+def _shared(result, existing):
+    """The results of all ranks, in their order, tensors on the CPU."""
+    import torch.distributed as dist
+
+    packed = io.BytesIO()
+    packing.save(result, packed)
+    everybodys = [None] * existing
+    dist.all_gather_object(everybodys, packed.getvalue())
+    return [packing.load(io.BytesIO(each)) for each in everybodys]
