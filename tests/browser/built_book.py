@@ -13,11 +13,18 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def built_pages() -> list[str]:
-    """Every page of the book, as a path below its root; the first page's redirect is no page."""
+    """Every page of the book, as a path below its root; one that leads on to another is none."""
     if not SITE.is_dir():
         return ["index.html"]
-    pages = (page.relative_to(SITE).as_posix() for page in SITE.rglob("*.html"))
-    return sorted(page for page in pages if page != "index.html" and not page.startswith("_static/"))
+    found = {page.relative_to(SITE).as_posix(): page for page in SITE.rglob("*.html")}
+    return sorted(
+        name for name, page in found.items() if not name.startswith("_static/") and not leads_on(page)
+    )
+
+
+def leads_on(page: Path) -> bool:
+    """Whether the page only sends its reader to another."""
+    return 'http-equiv="refresh"' in page.read_text(encoding="utf-8").lower()
 
 
 @dataclass

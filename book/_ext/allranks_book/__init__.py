@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from allranks_book import (
+    addresses,
+    changes,
+    citing,
     descriptions,
     explorers,
     figures,
     formulas,
     icons,
     landing,
+    opening,
+    pages,
+    permalinks,
+    reading,
+    terms,
+)
+
+CONCERNS = (
+    addresses,
+    changes,
+    citing,
+    descriptions,
+    explorers,
+    figures,
+    formulas,
+    icons,
+    landing,
+    opening,
     pages,
     permalinks,
     reading,
@@ -18,17 +39,6 @@ from allranks_book import (
 
 def setup(app) -> dict:
     """Register each concern with Sphinx."""
-    for concern in (
-        descriptions,
-        explorers,
-        figures,
-        formulas,
-        icons,
-        landing,
-        pages,
-        permalinks,
-        reading,
-        terms,
-    ):
+    for concern in CONCERNS:
         concern.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}
