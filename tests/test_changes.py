@@ -31,9 +31,10 @@ def history(tmp_path):
 
 
 def test_the_last_commit_that_touched_a_file_counts(history):
-    assert last_changed(history) == {
-        "one.md": Change("2026-03-04", "[one] a clearer sentence"),
-        "två.md": Change("2026-01-02", "[book] both"),
+    found = {file: (change.day, change.what) for file, change in last_changed(history).items()}
+    assert found == {
+        "one.md": ("2026-03-04", "[one] a clearer sentence"),
+        "två.md": ("2026-01-02", "[book] both"),
     }
 
 
@@ -56,16 +57,11 @@ def test_a_copy_inside_another_repository_says_nothing(history):
     assert last_changed(history / "copy") == {}
 
 
-def test_a_page_is_listed_with_its_day_history_and_words():
-    changed = {
-        "a/b.ipynb": Change("2026-03-04", "[b] a clearer sentence"),
-        "README.md": Change("2026-03-03", "x"),
-    }
-    history = "https://github.com/owner/name/commits/main/a/b.ipynb"
-    assert (
-        listed({"a/b.ipynb"}, changed, HOME)
-        == f"- [](/a/b.ipynb), [2026-03-04]({history}): a clearer sentence"
-    )
+def test_pages_stand_with_the_commit_that_touched_them_last():
+    both, other = Change("2026-03-04", "[b] a clearer sentence", "abc"), Change("2026-03-03", "x", "def")
+    text = listed({"a/b.ipynb", "a/c.md"}, {"a/c.md": both, "a/b.ipynb": both, "README.md": other}, HOME)
+    day = "[2026-03-04](https://github.com/owner/name/commit/abc)"
+    assert text == f"- {day}: a clearer sentence.\\\n  [](/a/b.ipynb) · [](/a/c.md)"
 
 
 def test_without_history_the_list_says_so():

@@ -21,10 +21,11 @@ SLUG = re.compile(r"^\[[^\]]+\] ")
 
 
 class Change(NamedTuple):
-    """The day of a commit, as 2026-11-21, and its first line."""
+    """A commit: its day, as 2026-11-21, its first line, and its name."""
 
     day: str
     what: str
+    commit: str
 
 
 def git(root: Path, *words: str) -> str:
@@ -42,23 +43,32 @@ def last_changed(root: Path = ROOT) -> dict[str, Change]:
         return {}
     found: dict[str, Change] = {}
     history = git(
-        root, "-c", "core.quotePath=false", "log", "--no-renames", "--name-only", f"--format={COMMIT}%cs %s"
+        root,
+        "-c",
+        "core.quotePath=false",
+        "log",
+        "--no-renames",
+        "--name-only",
+        f"--format={COMMIT}%H %cs %s",
     )
     for commit in history.split(COMMIT)[1:]:
         first, *files = commit.splitlines()
-        day, _, what = first.partition(" ")
+        name, day, what = first.split(" ", 2)
         for file in filter(None, files):
-            found.setdefault(file, Change(day, what))
+            found.setdefault(file, Change(day, what, name))
     return found
 
 
 def listed(pages: set[str], changed: dict[str, Change], home: Repository) -> str:
-    """The pages that git knows, newest change first: page, day with a link to its history, and why."""
-    lines = []
+    """The commits that were the last for some page, newest first: day, words, and the pages."""
+    touched: dict[Change, list[str]] = {}
     for file, change in changed.items():
         if file in pages:
-            day = f"[{change.day}]({home.history(file)})" if home.on_github else change.day
-            lines.append(f"- [](/{file}), {day}: {inline(SLUG.sub('', change.what))}")
+            touched.setdefault(change, []).append(f"[](/{file})")
+    lines = []
+    for change, links in touched.items():
+        day = f"[{change.day}]({home.url}/commit/{change.commit})" if home.on_github else change.day
+        lines.append(f"- {day}: {inline(SLUG.sub('', change.what))}.\\\n  {' · '.join(sorted(links))}")
     return "\n".join(lines) or "This copy of the book was built without its history, so no dates stand here."
 
 

@@ -54,8 +54,7 @@ def bibtex(key: str, title: str, address: str, cited: dict, when: str) -> str:
     fields = {"author": " and ".join(authors), "title": f"{{{tex(title or cited['title'])}}}"}
     fields |= {"howpublished": f"In: {tex(cited['title'])}"} if title else {}
     fields |= {"year": when, "note": f"Version {cited['version']}", "url": address}
-    width = max(map(len, fields))
-    lines = [f"  {name:{width}} = {{{value}}}," for name, value in fields.items()]
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
     return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
