@@ -1,0 +1,240 @@
+"""What does a lecturer find on two pages: plans that add up, the notes of every chapter, and a question bank?
+
+All of it is Markdown made from the notebooks (`teaching.py`) and `book/plans.yaml`; the pages need no script.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import yaml
+from docutils import nodes
+from mdit_py_plugins.anchors.index import slugify
+
+from allranks_book import teaching
+from allranks_book.reading import WORKS, chapter_title, duration, reading_list
+
+PLANS = teaching.ROOT / "book" / "plans.yaml"
+HOME = "book/instructors"
+BANK = "book/question_bank"
+
+
+# ---- how long things take ----
+
+
+@cache
+def plans() -> list[dict]:
+    """The file of plans as it is."""
+    return yaml.safe_load(PLANS.read_text(encoding="utf-8"))
+
+
+def whole(page: str) -> int:
+    """The minutes of a chapter or lab: the sum of its notes."""
+    return sum(note.minutes for note in teaching.notes(page))
+
+
+def short(page: str) -> int:
+    """The minutes of its short way, which its last note describes."""
+    return teaching.notes(page)[-1].short
+
+
+def page_of(item: dict) -> str | None:
+    """The chapter or lab of an item of a session; None for a pause."""
+    return item.get("chapter") or item.get("lab")
+
+
+def minutes(item: dict) -> int:
+    """How long an item of a session takes, by the notes of its notebook."""
+    page = page_of(item)
+    if page is None:
+        return item["pause"]
+    if "parts" in item:
+        return sum(teaching.notes(page)[part - 1].minutes for part in item["parts"])
+    return short(page) if item.get("short") else whole(page)
+
+
+def rest(session: dict) -> int:
+    """The minutes of a session that no item takes."""
+    return session["minutes"] - sum(map(minutes, session["items"]))
+
+
+# ---- the plans ----
+
+
+def plans_markdown() -> str:
+    """Each plan with its sessions, the minutes of everything, and what is read before."""
+    return "\n\n".join(map(plan_markdown, plans()))
+
+
+def plan_markdown(plan: dict) -> str:
+    """One plan; a session has a heading of its own where there are several."""
+    sessions = plan["sessions"]
+    total = duration(sum(session["minutes"] for session in sessions))
+    parts = [f"### {plan['title']}: {total}", plan["about"]]
+    for number, session in enumerate(sessions, 1):
+        if len(sessions) > 1:
+            parts.append(f"#### {number}. {session['title']}")
+        parts.append(session_markdown(session))
+    return "\n\n".join(parts)
+
+
+def session_markdown(session: dict) -> str:
+    """What is done in which minutes, in the order of the session."""
+    lines = [f"- **{minutes(item)} min** {item_markdown(item)}" for item in session["items"]]
+    lines.append(f"- **{rest(session)} min** {session['rest']}")
+    lines.append(f"- **{session['minutes']} min** together")
+    after = [f"*To read before*: {readings_markdown(session['read'])}."]
+    if lab := session.get("session"):
+        after.append(f"*Lab of the week*: {link(lab)}, {whole(lab)} min.")
+    after.append(f"*If time is short, leave out first*: {session['cut']}")
+    return ":::{div} ar-session\n" + "\n".join(lines) + "\n\n" + "\n".join(after) + "\n:::"
+
+
+def item_markdown(item: dict) -> str:
+    """A chapter with its sections and explorers, a lab, or a pause."""
+    page = page_of(item)
+    if page is None:
+        return "break"
+    if item.get("short"):
+        return f"{link(page)}, [the short way](#{place(page)})"
+    found = teaching.notes(page)
+    picked = [found[part - 1] for part in item.get("parts", range(1, len(found) + 1))]
+    text = link(page)
+    if "parts" in item:
+        text += ": " + ", ".join(section(page, name) for note in picked for name in note.sections)
+    return text + "".join(f", {explorer(page, name)}" for note in picked for name in note.explorers)
+
+
+def readings_markdown(keys: list[str]) -> str:
+    """Links to works of the reading list, with the minutes that it gives them."""
+    works = {work["key"]: work for work in reading_list()["works"]}
+    read = [works[key] for key in keys]
+    return ", ".join(f"[{work['name']}](#read-{work['key']}) ({duration(work['minutes'])})" for work in read)
+
+
+def link(page: str) -> str:
+    """A link to a notebook by its title up to a colon; that of a lab keeps its number."""
+    title = chapter_title(page)
+    return f"[{title if page.startswith('labs/') else title.partition(':')[0]}](../notebooks/{page}.ipynb)"
+
+
+def section(page: str, name: str) -> str:
+    """A link to a section of a notebook."""
+    return f"[{name}](../notebooks/{page}.ipynb#{slugify(name)})"
+
+
+def explorer(page: str, name: str) -> str:
+    """A link to an explorer on its page, which is raw HTML there and unknown to Sphinx."""
+    return f'<a href="../notebooks/{page}.html#explorer-{name}">explorer</a>'
+
+
+def place(page: str) -> str:
+    """The name of a notebook's notes on the lecturers' page."""
+    return f"teach-{page.replace('/', '-')}"
+
+
+# ---- the notes ----
+
+
+def notes_markdown() -> str:
+    """Every chapter and lab: its minutes, its short way, and its notes, closed until they are opened."""
+    return "\n\n".join(map(page_markdown, [*teaching.pages(), *teaching.pages("labs")]))
+
+
+def page_markdown(page: str) -> str:
+    """The notes of one notebook, in its order."""
+    if page.endswith("_solved"):
+        return ""
+    found = teaching.notes(page)
+    title = chapter_title(page)
+    about = [f"{whole(page)} min", f"[the {'lab' if page.startswith('labs/') else 'chapter'}](../notebooks/{page}.ipynb)"]
+    if asked := teaching.predictions(page):
+        about.append(f"[{len(asked)} questions with answers](#{place(page).replace('teach', 'ask', 1)})")
+    if page.startswith("labs/"):
+        about[-1:] = [f"[solved](../notebooks/{page}_solved.ipynb)"]
+    body = "\n\n".join(note_markdown(note, page) for note in found)
+    label = "What to ask" if len(found) == 1 else f"What to ask, in {len(found)} parts"
+    return (
+        f"({place(page)})=\n### {title}\n\n{{.ar-about}}\n{' · '.join(about)}\n\n"
+        f"*In {short(page)} minutes*: {teaching.elsewhere(found[-1].route, page)}\n\n"
+        f"::::{{dropdown}} {label}\n:class-container: ar-notes\n{body}\n::::"
+    )
+
+
+def note_markdown(note, page: str) -> str:
+    """One note: its minutes, the sections that they are for, the question, and the usual wrong answer."""
+    places = [section(page, name) for name in note.sections]
+    places += [explorer(page, name) for name in note.explorers]
+    head = f"**{note.minutes} minutes**{note.how}"
+    said = teaching.elsewhere(f"{head}\n\nAsk\n: {note.ask}\n\nUsual wrong answer\n: {note.wrong}", page)
+    return f"{{.ar-about}}\n{' · '.join(places)}\n\n{said}" if places else said
+
+
+# ---- the question bank ----
+
+
+def bank_markdown() -> str:
+    """Every prediction of every chapter, with its answer closed below it."""
+    parts = []
+    for page in teaching.pages():
+        anchor = place(page).replace("teach", "ask", 1)
+        parts.append(f"({anchor})=\n## {chapter_title(page)}")
+        asked = teaching.predictions(page)
+        parts += [question_markdown(one, number, page) for number, one in enumerate(asked, 1)]
+    return "\n\n".join(parts)
+
+
+def question_markdown(asked, number: int, page: str) -> str:
+    """One question, the way to its place in the chapter, and its answer in a box that opens."""
+    there = f'<a href="../notebooks/{page}.html#{teaching.anchor(asked.name)}">in its place</a>'
+    answer = "\n".join(asked.answer)
+    text = (
+        f"::::{{div}} ar-question\n**{number}.** {asked.question} ({there})\n\n"
+        f":::{{dropdown}} Answer\n{answer}\n:::\n::::"
+    )
+    return teaching.elsewhere(text, page)
+
+
+# ---- Sphinx ----
+
+MADE = {
+    "<!-- plans -->": plans_markdown,
+    "<!-- notes -->": notes_markdown,
+    "<!-- questions -->": bank_markdown,
+}
+
+
+def fill_in(app, docname: str, source: list[str]) -> None:
+    """Put the plans, the notes and the questions where a page asks for them."""
+    for comment, made in MADE.items():
+        if comment in source[0]:
+            source[0] = source[0].replace(comment, made())
+            notebooks = [teaching.ROOT / "notebooks" / f"{page}.ipynb" for page in teaching.pages(r"\w+")]
+            for file in (PLANS, WORKS, __file__, teaching.__file__, *notebooks):
+                app.env.note_dependency(str(file))
+
+
+def name_predictions(app, doctree) -> None:
+    """Give every *Predict* box its name as an anchor, and drop the marks of the answers."""
+    for comment in list(doctree.findall(nodes.raw)):
+        if comment.astext().startswith("<!-- answer"):
+            comment.parent.remove(comment)
+    page = app.env.docname.removeprefix("notebooks/")
+    if page not in teaching.pages():
+        return
+    boxes = [box for box in doctree.findall(nodes.admonition) if "predict" in box["classes"]]
+    for box, asked in zip(boxes, teaching.predictions(page), strict=True):
+        box["ids"].append(teaching.anchor(asked.name))
+
+
+def add_style(app, pagename, templatename, context, doctree) -> None:
+    """Style the two pages."""
+    if pagename in (HOME, BANK):
+        app.add_css_file("instructors.css", priority=900)
+
+
+def setup(app) -> None:
+    """Fill in the pages as they are read, and name what they link to."""
+    app.connect("source-read", fill_in)
+    app.connect("doctree-read", name_predictions)
+    app.connect("html-page-context", add_style)
