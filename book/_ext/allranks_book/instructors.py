@@ -147,11 +147,13 @@ def page_markdown(page: str) -> str:
         return ""
     found = teaching.notes(page)
     title = chapter_title(page)
-    about = [f"{whole(page)} min", f"[the {'lab' if page.startswith('labs/') else 'chapter'}](../notebooks/{page}.ipynb)"]
-    if asked := teaching.predictions(page):
-        about.append(f"[{len(asked)} questions with answers](#{place(page).replace('teach', 'ask', 1)})")
-    if page.startswith("labs/"):
-        about[-1:] = [f"[solved](../notebooks/{page}_solved.ipynb)"]
+    kind = "lab" if page.startswith("labs/") else "chapter"
+    about = [f"{whole(page)} min", f"[the {kind}](../notebooks/{page}.ipynb)"]
+    if kind == "lab":
+        about.append(f"[solved](../notebooks/{page}_solved.ipynb)")
+    else:
+        asked = len(teaching.predictions(page))
+        about.append(f"[{asked} questions with answers](#{place(page).replace('teach', 'ask', 1)})")
     body = "\n\n".join(note_markdown(note, page) for note in found)
     label = "What to ask" if len(found) == 1 else f"What to ask, in {len(found)} parts"
     return (
