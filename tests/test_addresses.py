@@ -70,7 +70,7 @@ def test_a_way_is_relative_to_the_old_page():
 
 def test_an_old_page_leads_on_without_a_script():
     text = leading_on("a/old.html", "b/new.html")
-    assert 'http-equiv="refresh" content="1; url=../b/new.html"' in text and 'href="../b/new.html"' in text
+    assert 'http-equiv="refresh" content="0; url=../b/new.html"' in text and 'href="../b/new.html"' in text
 
 
 def test_a_section_that_left_keeps_its_anchor(tmp_path):

@@ -19,7 +19,7 @@ PUBLISHED = ROOT / "tests" / "published.txt"
 LOST = """{count} published addresses lead nowhere:
 {addresses}
 A heading was worded anew: write ({anchor})= on a line above it, which keeps the old address.
-A page or a section moved: say where in book/redirects.yaml.
+A page or a section moved, or a cell has another name: say where it is now in book/redirects.yaml.
 The address was never on the main branch: take its line out of tests/published.txt."""
 NEW = """{count} addresses are new:
 {addresses}

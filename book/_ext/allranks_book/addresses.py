@@ -83,7 +83,7 @@ def leading_on(old: str, new: str) -> str:
     target = escape(way(old, new))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>This page moved</title>'
-        f'{LEADS_ON} content="1; url={target}"><link rel="canonical" href="{target}">'
+        f'<noscript>{LEADS_ON} content="0; url={target}"></noscript><link rel="canonical" href="{target}">'
         f"<script>location.replace({way(old, new)!r} + location.search + location.hash)</script></head>"
         f'<body><p>This page moved: <a href="{target}">{escape(new)}</a></p></body></html>\n'
     )

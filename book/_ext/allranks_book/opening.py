@@ -80,7 +80,7 @@ def add_menu(app, pagename, templatename, context, doctree) -> None:
         return
     home, file = repository(app.config), Path(app.env.doc2path(pagename))
     path = file.relative_to(app.srcdir).as_posix()
-    how = f"{context['pathto']('book/how_to_use')}#running"
+    how = context["pathto"]("book/how_to_use").removesuffix("#") + "#running"
     download = context["pathto"](f"_sources/{context['sourcename']}", True)
     context["opening"] = menu(home, path, download, how, file)
     app.add_css_file("opening.css", priority=900)
