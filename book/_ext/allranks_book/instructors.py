@@ -70,7 +70,9 @@ def plan_markdown(plan: dict) -> str:
     """One plan; a session has a heading of its own where there are several."""
     sessions = plan["sessions"]
     total = duration(sum(session["minutes"] for session in sessions))
-    parts = [f"### {plan['title']}: {total}", plan["about"]]
+    works = {work["key"]: work["minutes"] for work in reading_list()["works"]}
+    reading = duration(sum(works[key] for session in sessions for key in session["read"]))
+    parts = [f"### {plan['title']}: {total}", f"{plan['about']}\nThe reading before takes {reading}."]
     for number, session in enumerate(sessions, 1):
         if len(sessions) > 1:
             parts.append(f"#### {number}. {session['title']}")
@@ -82,7 +84,7 @@ def session_markdown(session: dict) -> str:
     """What is done in which minutes, in the order of the session."""
     lines = [f"- **{minutes(item)} min** {item_markdown(item)}" for item in session["items"]]
     lines.append(f"- **{rest(session)} min** {session['rest']}")
-    lines.append(f"- **{session['minutes']} min** together")
+    lines.append(f"- **{session['minutes']} min** in all")
     after = [f"*To read before*: {readings_markdown(session['read'])}."]
     if lab := session.get("session"):
         after.append(f"*Lab of the week*: {link(lab)}, {whole(lab)} min.")
@@ -102,7 +104,8 @@ def item_markdown(item: dict) -> str:
     text = link(page)
     if "parts" in item:
         text += ": " + ", ".join(section(page, name) for note in picked for name in note.sections)
-    return text + "".join(f", {explorer(page, name)}" for note in picked for name in note.explorers)
+    text += "".join(f", {explorer(page, name)}" for note in picked for name in note.explorers)
+    return f"{text} · [what to ask](#{place(page)})"
 
 
 def readings_markdown(keys: list[str]) -> str:
@@ -138,13 +141,19 @@ def place(page: str) -> str:
 
 def notes_markdown() -> str:
     """Every chapter and lab: its minutes, its short way, and its notes, closed until they are opened."""
-    return "\n\n".join(map(page_markdown, [*teaching.pages(), *teaching.pages("labs")]))
+    found = [*teaching.pages(), *(lab for lab in teaching.pages("labs") if not lab.endswith("_solved"))]
+    return "\n\n".join([index_markdown(found), *map(page_markdown, found)])
+
+
+def index_markdown(found: list[str]) -> str:
+    """The minutes of all of them in one paragraph, each a link to its notes."""
+    rows = [f"[{chapter_title(page).partition(':')[0]}](#{place(page)}) {whole(page)}" for page in found]
+    total = duration(sum(map(whole, teaching.pages())))
+    return f"In minutes: {' · '.join(rows)}.\nThe chapters take {total} in all."
 
 
 def page_markdown(page: str) -> str:
     """The notes of one notebook, in its order."""
-    if page.endswith("_solved"):
-        return ""
     found = teaching.notes(page)
     title = chapter_title(page)
     kind = "lab" if page.startswith("labs/") else "chapter"
@@ -165,11 +174,15 @@ def page_markdown(page: str) -> str:
 
 def note_markdown(note, page: str) -> str:
     """One note: its minutes, the sections that they are for, the question, and the usual wrong answer."""
-    places = [section(page, name) for name in note.sections]
-    places += [explorer(page, name) for name in note.explorers]
-    head = f"**{note.minutes} minutes**{note.how}"
-    said = teaching.elsewhere(f"{head}\n\nAsk\n: {note.ask}\n\nUsual wrong answer\n: {note.wrong}", page)
-    return f"{{.ar-about}}\n{' · '.join(places)}\n\n{said}" if places else said
+    about = [f"**{note.minutes} min**", *(section(page, name) for name in note.sections)]
+    about += [explorer(page, name) for name in note.explorers]
+    said = [begun(note.how.lstrip("., ")), f"Ask\n: {begun(note.ask)}", f"Usual wrong answer\n: {note.wrong}"]
+    return f"{{.ar-about}}\n{' · '.join(about)}\n\n" + teaching.elsewhere("\n\n".join(said), page)
+
+
+def begun(sentence: str) -> str:
+    """A sentence with a capital at its beginning."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 # ---- the question bank ----
@@ -188,10 +201,10 @@ def bank_markdown() -> str:
 
 def question_markdown(asked, number: int, page: str) -> str:
     """One question, the way to its place in the chapter, and its answer in a box that opens."""
-    there = f'<a href="../notebooks/{page}.html#{teaching.anchor(asked.name)}">in its place</a>'
+    there = f'<a href="../notebooks/{page}.html#{teaching.anchor(asked.name)}">{asked.section}</a>'
     answer = "\n".join(asked.answer)
     text = (
-        f"::::{{div}} ar-question\n**{number}.** {asked.question} ({there})\n\n"
+        f"::::{{div}} ar-question\n**{number}.** {asked.question} (In {there}.)\n\n"
         f":::{{dropdown}} Answer\n{answer}\n:::\n::::"
     )
     return teaching.elsewhere(text, page)

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
 BOX = re.compile(r"^:::\{admonition\}.*\n:class: (predict|instructor)\n((?:.*\n)*?):::$", re.MULTILINE)
+PIECE = re.compile(r"^(?=:::\{admonition\}|###? )", re.MULTILINE)
+HEADING = re.compile(r"###? (.+)")
 NOTE = re.compile(
     r"(?P<minutes>\d+) minutes(?P<how>\b.*\.)\n"
     r"\*Ask\*: (?P<ask>.+)\n"
@@ -42,9 +44,10 @@ class Note(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A question of a *Predict* box, the name of its place, and the lines that answer it."""
+    """A question of a *Predict* box, the name of its place, its section, and the lines that answer it."""
 
     name: str
+    section: str
     question: str
     answer: tuple[str, ...]
 
@@ -70,8 +73,8 @@ def notes(page: str) -> list[Note]:
         if cell["kind"] == "code":
             shown += SHOWN.findall(cell["source"])
             continue
-        for piece in re.split(r"(?m)^(?=:::\{admonition\}|#{2,3} )", cell["source"]):
-            if heading := re.match(r"#{2,3} (.+)", piece):
+        for piece in re.split(PIECE, cell["source"]):
+            if heading := HEADING.match(piece):
                 sections.append(heading[1])
             box = BOX.match(piece)
             if box and box[1] == "instructor":
@@ -97,15 +100,17 @@ def _note(page, cell, text, sections, shown):
 
 def predictions(page: str) -> list[Prediction]:
     """The questions of a notebook's *Predict* boxes with their answers, in the order of the page."""
-    asked, answers, latest = {}, {}, None
+    asked, answers, latest, section = {}, {}, None, ""
     for place, cell in enumerate(cells(page)):
         if cell["kind"] == "code":
             continue
-        for piece in re.split(r"(?m)^(?=:::\{admonition\})", cell["source"]):
+        for piece in re.split(PIECE, cell["source"]):
+            if heading := HEADING.match(piece):
+                section = heading[1]
             box = BOX.match(piece)
             if box and box[1] == "predict":
                 latest = _name(page, place, asked)
-                asked[latest] = box[2].strip()
+                asked[latest] = section, box[2].strip()
             for line in piece.split("\n"):
                 if marked := MARK.match(line):
                     answers.setdefault(marked[2] or latest, []).append(marked[1])
@@ -114,7 +119,7 @@ def predictions(page: str) -> list[Prediction]:
             f"{page}: lines are marked as the answer to {sorted(map(str, astray))}; the predictions are "
             f"{list(asked)}. Mark a line behind its box, or name the box."
         )
-    return [Prediction(name, text, tuple(answers.get(name, ()))) for name, text in asked.items()]
+    return [Prediction(name, *said, tuple(answers.get(name, ()))) for name, said in asked.items()]
 
 
 def _name(page, place, taken):
