@@ -17,6 +17,7 @@ from allranks_book import (
     pages,
     permalinks,
     reading,
+    search,
     terms,
 )
 
@@ -35,6 +36,7 @@ CONCERNS = (
     pages,
     permalinks,
     reading,
+    search,
     terms,
 )
 
