@@ -1,14 +1,16 @@
 // Reads through the text of the book for the words in the search field; the order says where a word stands:
 // in a title, a glossary entry, a heading, the prose, and last the code.
 (() => {
-  const index = window.allRanksIndex;
+  let index; // pages with their sections; loaded with the first words, for it is the whole book
+  let loading;
   const field = document.querySelector(".ar-search input");
   const said = document.querySelector(".ar-found");
   const list = document.querySelector(".ar-results");
   const EXAMPLES = ["ZeRO", "all_reduce", "1F1B", "zero bubble", "Ψ", "2(p-1)/p"];
   const SMALL = new Set("a an and are at be by can do does for how in is it of on or the to what when which why with".split(" "));
   const WEIGHT = { chapter: 1, lab: 0.8, solved: 0.4, glossary: 1, notation: 1, index: 0.5, reading_list: 0.6,
-    quick_reference: 0.5, bibliography: 0.4, claims: 0.6, explorers: 0.5, how_to_use: 0.8 };
+    quick_reference: 0.5, bibliography: 0.4, claims: 0.6, explorers: 0.5, how_to_use: 0.8,
+    instructors: 0.4, question_bank: 0.4, changes: 0.2 };
   const KIND = { lab: "lab", solved: "solved lab", glossary: "glossary" };
   const MOST = 20;
 
@@ -154,9 +156,23 @@
   const links = (queries) =>
     queries.flatMap((query, i) => [i ? ", " : "", element("a", { href: `?q=${encodeURIComponent(query)}` }, query)]);
 
-  function show() {
+  function load() {
+    return (loading ??= new Promise((done) => {
+      const script = element("script", { src: "searchindex.js", onload: done, onerror: done });
+      document.head.append(script);
+    }));
+  }
+
+  async function show() {
     const query = field.value.trim();
+    if (query) await load();
+    if (field.value.trim() !== query) return; // more was typed meanwhile
+    index = window.allRanksIndex;
     list.replaceChildren();
+    if (query && !index) {
+      said.textContent = "The text of the book did not load: load this page again, or use the contents.";
+      return;
+    }
     if (!query) {
       said.replaceChildren("Words, names of functions, symbols and formulas are found as they are written: ", ...links(EXAMPLES), ".");
       return;

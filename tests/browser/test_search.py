@@ -41,6 +41,7 @@ def searched(request, address, site, open_page):
 
     def search_for(query):
         visit.page.goto(f"{start}search.html?q={quote(query)}")
+        visit.page.locator(".ar-found:not(:empty)").wait_for()
         return visit.page
 
     yield search_for
@@ -112,7 +113,8 @@ def test_results_fit_a_phone_and_are_accessible(browser, address):
 
 def test_every_address_in_the_index_exists_and_the_index_is_small(site, address, open_page):
     assert len(gzip.compress((site / "searchindex.js").read_bytes())) < INDEX_KB * 1000
-    page = open_page(f"{address}search.html").page
+    page = open_page(f"{address}search.html?q=rank").page
+    page.locator(".ar-results > li").first.wait_for()
     pages = page.evaluate("allRanksIndex")
     page.close()
     assert len(pages) > 30

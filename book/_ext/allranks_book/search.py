@@ -159,7 +159,7 @@ def kind(docname: str) -> str:
 
 
 def write_index(app, exception) -> None:
-    """Write the text of the whole book as one script, which only the search page loads."""
+    """Write the text of the whole book as one script, which the search page loads with the first word."""
     if exception or app.builder.format != "html":
         return
     pages = []
