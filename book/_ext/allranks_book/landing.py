@@ -84,6 +84,5 @@ def add_files(app, pagename, templatename, context, doctree) -> None:
 def setup(app) -> None:
     """Fill in pages as they are read."""
     app.add_css_file("print.css", priority=890)
-    app.config.templates_path.append(str(contents.ROOT / "book" / "_templates"))
     app.connect("source-read", fill_in)
     app.connect("html-page-context", add_files)

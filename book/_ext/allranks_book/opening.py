@@ -88,8 +88,8 @@ def add_menu(app, pagename, templatename, context, doctree) -> None:
 
 
 def find_template(app, config) -> None:
-    """Let the theme find `opening.html`, which `_config.yml` puts into the header."""
-    config.templates_path.append(str(HERE / "templates"))
+    """Let the theme find `opening.html`, which `_config.yml` puts into the header, and its neighbours."""
+    config.templates_path.insert(0, str(HERE / "templates"))  # before the theme's own
 
 
 def setup(app) -> None:
