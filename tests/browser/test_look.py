@@ -11,7 +11,7 @@ from test_palette import PAPER, contrast, palette
 
 CHAPTER = "notebooks/foundations/ranks.html"
 LETTERS_A_LINE = """() => [...document.querySelectorAll(".bd-article section > p")]
-  .filter(one => one.textContent.length > 300 && !one.querySelector(".katex"))
+  .filter(one => one.textContent.length > 200 && !one.querySelector(".katex"))
   .flatMap(one => {
     const lines = new Map(), range = document.createRange(), walker = document.createTreeWalker(one, 4);
     while (walker.nextNode()) {
@@ -71,7 +71,7 @@ def hexadecimal(colour: str) -> str:
 
 def test_a_line_holds_sixty_to_eighty_letters(opened):
     counts = opened().evaluate(LETTERS_A_LINE)
-    assert len(counts) > 20
+    assert len(counts) > 10
     assert 60 <= sum(counts) / len(counts) <= 75 and max(counts) <= 84
 
 
