@@ -1,7 +1,7 @@
 # Two commands: `make book` to read it, `make test` to check it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test notebooks clean
+.PHONY: help setup book offline test notebooks clean
 
 # Node of the set-up, where the machine has none, and the tools of the book are in .venv/bin.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -15,6 +15,11 @@ setup:      ## Install what is missing into .venv and node_modules
 book: setup ## Build the book and serve it with JupyterLab beside it
 	@bash tools/build.sh
 	@exec python tools/serve.py
+
+offline: setup ## Build the book, and from its pages one PDF and one zip archive
+	@bash tools/browser.sh
+	@bash tools/build.sh
+	@python tools/offline.py
 
 test:       ## Run every check, as continuous integration does
 	@bash .ci/run

@@ -1,0 +1,172 @@
+"""The PDF holds the whole book and leads only where a reader can go; the archive opens from a disk."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+from urllib.parse import unquote
+
+import pikepdf
+import pypdfium2
+import pytest
+from archive import FOLDER
+from bs4 import BeautifulSoup
+from built_book import SITE
+from downloads import ARCHIVE, FIRST_PAGE, PDF
+from printed.contents import anchor, parts
+
+PAGES = [page for part in parts() for page in part.pages]
+
+
+@pytest.fixture(scope="module")
+def pdf(site):
+    """The structure of the PDF."""
+    if not (site / PDF).exists():
+        pytest.fail(f"There is no _build/html/{PDF}: make it with `make offline`.", pytrace=False)
+    with pikepdf.open(site / PDF) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def texts(pdf):
+    """The text of every page of the PDF."""
+    document = pypdfium2.PdfDocument(SITE / PDF)
+    found = []
+    for page in document:
+        text = page.get_textpage()
+        found.append(" ".join(text.get_text_range().split()))
+        text.close()
+        page.close()
+    document.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def places(pdf):
+    """Name of a place → the number of its page."""
+    numbers = {page.objgen: number for number, page in enumerate(pdf.pages, 1)}
+    return {name[1:]: numbers[place[0].objgen] for name, place in pdf.Root.Dests.items()}
+
+
+@pytest.fixture(scope="module")
+def titles(site):
+    """Page → the heading of the built page."""
+    pattern = re.compile(r"<article.*?<h1>(.*?)<a class=\"headerlink", re.DOTALL)
+    found = {page: pattern.search((site / f"{page}.html").read_text(encoding="utf-8"))[1] for page in PAGES}
+    return {page: BeautifulSoup(title, "html.parser").get_text().strip() for page, title in found.items()}
+
+
+def test_every_page_of_the_book_is_a_bookmark_in_its_order(pdf, titles):
+    with pdf.open_outline() as outline:
+        top = [item.title for item in outline.root]
+        chapters = [child.title for item in outline.root[2:] for child in item.children]
+    captions = [part.caption for part in parts() if part.caption]
+    assert top == ["Contents", titles[PAGES[0]], *captions]
+    assert chapters == [titles[page] for page in PAGES[1:]]
+
+
+def test_the_contents_say_where_every_chapter_starts(texts, places, titles):
+    numbers = [places[anchor(page)] for page in PAGES]
+    for page, number in zip(PAGES, numbers):
+        assert texts[number - 1].startswith(f"{titles[page]} {number} {titles[page]}"), page
+    expected = [str(number) for number in numbers]
+    for text in texts[2 : numbers[0] - 1]:
+        said = max(n for n in range(len(expected) + 1) if text.endswith(" ".join(expected[:n])))
+        assert said, text
+        expected = expected[said:]
+    assert expected == []
+
+
+def test_no_page_is_blank(texts):
+    assert [number for number, text in enumerate(texts, 1) if len(text) < 60 and number != 1] == []
+    assert 300 < len(texts) < 1000
+
+
+def test_links_lead_to_places_in_the_book_or_to_the_web(pdf, places):
+    inside, outside = set(), set()
+    for page in pdf.pages:
+        for link in page.get("/Annots", []):
+            if "/Dest" in link:
+                inside.add(str(link.Dest)[1:])
+            else:
+                outside.add(str(link.A.URI))
+    assert len(inside) > 100
+    assert inside <= set(places)
+    assert {address.partition("://")[0] for address in outside} == {"https"}
+    assert all(anchor(page) in inside for page in PAGES)
+
+
+def test_every_font_is_in_the_file(pdf):
+    fonts = [each for each in pdf.objects if is_a(each, "/FontDescriptor")]
+    assert len(fonts) > 10
+    bare = [
+        each.FontName for each in fonts if not {"/FontFile", "/FontFile2", "/FontFile3"} & set(each.keys())
+    ]
+    assert bare == []
+
+
+def test_pictures_and_formulas_say_what_they_are(pdf, site):
+    said = [str(each.Alt) for each in pdf.objects if is_a(each, "/StructElem") and "/Alt" in each]
+    pictures, formulas = [], 0
+    for page in PAGES:
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        pictures += re.findall(r'class="ar-picture ar-wide" role="img" aria-label="([^"]*)"', text)
+        formulas += text.count('class="katex"')
+    assert len(pictures) > 20
+    for title in set(pictures):
+        assert said.count(title) == pictures.count(title), title
+    assert len(said) > formulas
+    assert r"\frac{p-1}{m+p-1}" in {text.replace(" ", "") for text in said}
+
+
+def is_a(each, kind):
+    """Whether an object of the PDF is a dictionary of this type."""
+    return isinstance(each, pikepdf.Dictionary) and each.get("/Type") == kind
+
+
+def test_notes_for_lecturers_are_not_printed(texts, site):
+    page = (site / "notebooks" / "foundations" / "ranks.html").read_text(encoding="utf-8")
+    soup = BeautifulSoup(page, "html.parser")
+    notes = [" ".join(note.get_text().split())[:40] for note in soup.select(".instructor > p ~ p")]
+    assert notes
+    assert [note for note in notes if note in " ".join(texts)] == []
+
+
+def test_it_says_who_made_it_and_under_which_licence(pdf, texts):
+    assert str(pdf.docinfo.Title).startswith("All Ranks: ")
+    assert "authors" in str(pdf.docinfo.Author)
+    assert str(pdf.Root.Lang) == "en"
+    assert "CC BY 4.0" in texts[1]
+    assert "Cite as" in texts[1]
+
+
+# ---- the first page and the archive ----
+
+
+def test_the_first_page_offers_both_with_their_sizes(site, texts):
+    text = (site / FIRST_PAGE).read_text(encoding="utf-8")
+    offered = re.search(r'<p class="ar-downloads">.*?</p>', text, re.DOTALL)[0]
+    assert f"{len(texts)} pages, {(site / PDF).stat().st_size / 1e6:.1f} MB" in offered
+    assert f"{(site / ARCHIVE).stat().st_size / 1e6:.1f} MB" in offered
+
+
+def test_the_archive_opens_from_a_disk_and_its_figures_answer(open_page, site, tmp_path):
+    with zipfile.ZipFile(site / ARCHIVE) as archive:
+        archive.extractall(tmp_path)
+    root = tmp_path / FOLDER
+    visit = open_page((root / "index.html").as_uri())
+    visit.page.wait_for_url("**/book/index.html")
+    assert Path(unquote(visit.page.url.removeprefix("file://"))).is_relative_to(root)
+    assert visit.page.locator(".ar-downloads").count() == 1
+
+    visit.page.goto((root / "notebooks" / "pipeline_parallel" / "gpipe.html").as_uri())
+    explorer = visit.page.locator(".ar-explorer").first
+    explorer.scroll_into_view_if_needed()
+    before = explorer.locator("figcaption").inner_text()
+    explorer.locator("input[name=microbatches]").press("ArrowRight")
+    visit.page.wait_for_function(
+        "before => document.querySelector('.ar-explorer figcaption').innerText !== before", arg=before
+    )
+    assert visit.foreign == []
+    assert visit.problems == []

@@ -1,0 +1,1 @@
+"""The whole book as one document, to print or to read far from a network."""
