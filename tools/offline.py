@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Make the whole book a PDF and a zip archive, from its built pages, and link them from the first page.
 
-Both are written into _build/html. It takes about a minute and a browser; the book is complete without it.
+Both are written into _build/html. It takes about two minutes and a browser; the book is complete without it.
 """
 
 import sys

@@ -19,7 +19,7 @@ from bs4 import BeautifulSoup, Tag
 from printed.contents import anchor
 
 NOT_PRINTED = (
-    ".headerlink, .instructor, .ar-downloads, .ar-narrow, .ar-reading-place, .katex-mathml, "
+    ".headerlink, .instructor, .ar-cite, .ar-downloads, .ar-narrow, .ar-reading-place, .katex-mathml, "
     "button, nav, noscript, script:not([type='application/json'])"
 )
 NAMES = ("id", "for", "aria-labelledby", "aria-describedby", "aria-controls")

@@ -157,7 +157,7 @@ def front(book: About) -> str:
         f'Version {book.version}, 2026. <a href="{book.source}">{book.source}</a></p>'
         "<p>This is the book’s web edition on paper. "
         "A figure with controls shows its first picture, and above it the settings it was drawn with. "
-        "Hints and solutions are open. Lecturers’ notes are in the notebooks. "
+        "Hints and solutions are open. The chapters leave out their notes for lecturers. "
         "Links lead to pages of this document, or to the web.</p>"
         "<p>Set in Source Serif and Source Sans by Adobe, DejaVu Sans Mono, and the fonts of KaTeX.</p>"
         "</section>"
