@@ -176,14 +176,16 @@
     function remember() {
       const differ = Object.keys(given).filter((key) => given[key] !== start[key]);
       const part = differ.map((key) => `${key}=${encodeURIComponent(given[key])}`).join(",");
-      history.replaceState(null, "", part ? `#explorer-${name}:${part}` : location.pathname.endsWith("/") ? "#" : `#explorer-${name}`);
+      const slide = location.hash.match(/(?:^#|;)(slide-\d.*)$/)?.[1]; // lecture.js finds its slide behind our settings
+      const mine = part || !location.pathname.endsWith("/") ? `explorer-${name}${part && `:${part}`}` : "";
+      history.replaceState(null, "", `#${[mine, slide].filter(Boolean).join(";")}`);
     }
 
     function fromAddress() {
       const mark = `#explorer-${name}:`;
       if (!location.hash.startsWith(mark)) return;
       const found = {};
-      for (const part of location.hash.slice(mark.length).split(",")) {
+      for (const part of location.hash.slice(mark.length).replace(/;slide-\d.*$/, "").split(",")) {
         const [key, text] = [part.split("=")[0], decodeURIComponent(part.split("=")[1] ?? "")];
         const control = controls.find((one) => one.name === key);
         if (!control) continue;

@@ -1,0 +1,329 @@
+"""Lecture mode: a chapter's own nodes as slides, by keyboard, and no trace of it afterwards."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+
+import pytest
+from built_book import AXE, SITE, built_pages
+from playwright.sync_api import expect
+from test_pages import FINDINGS
+
+STAGE = {"width": 1280, "height": 720}
+RANKS = "notebooks/foundations/ranks.html"
+PIPELINE = "notebooks/pipeline_parallel/one_f_one_b.html"
+STATUS = ".ar-lecture-bar [role=status]"
+NOTES = ".ar-lecture-notes"
+
+# Goes through all slides and back by keys that land where the focus is. Counts, for every text, picture and
+# control that the page shows, on how many slides it is seen.
+WALK = """() => {
+  const article = document.querySelector("article.bd-article");
+  const press = key => document.activeElement.dispatchEvent(
+    new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+  const all = "p, pre, li, h1, h2, h3, td, img, svg, summary, label, div.math";
+  const leaves = [...article.querySelectorAll(all)].filter(one => one.checkVisibility());
+  const kept = [...article.firstElementChild.querySelectorAll("*")];
+  press("p");
+  const status = document.querySelector(".ar-lecture-bar [role=status]");
+  const number = () => Number(status.textContent.split(" / ")[0]);
+  press("Home");
+  const seen = new Map(leaves.map(one => [one, 0]));
+  const forth = [], back = [], wide = [], tall = [], spoilt = [], small = [];
+  const size = one => one ? parseFloat(getComputedStyle(one).fontSize) : Infinity;
+  for (let presses = 0; presses < 1000; presses += 1) {
+    const n = number();
+    if (forth.at(-1) !== n) {
+      forth.push(n);
+      const shown = leaves.filter(one => one.checkVisibility());
+      shown.forEach(one => seen.set(one, seen.get(one) + 1));
+      if (article.scrollWidth > article.clientWidth) wide.push(n);
+      const code = shown.filter(one => one.matches(".cell_input pre"));
+      if (code.some(one => one.scrollWidth > one.clientWidth + 1)) wide.push(n);
+      if (article.scrollHeight > article.clientHeight + 2) tall.push(n);
+      const box = shown.findIndex(one => one.closest(".predict"));
+      if (box >= 0 && shown.slice(box).some(one => !one.closest(".predict"))) spoilt.push(n);
+      if (size(shown.find(one => one.matches("p:not(.admonition-title, figure p)"))) < 22.9) small.push(n);
+      if (size(code[0]) < 17.5) small.push(n);
+    }
+    const scrolled = article.scrollTop;
+    press("PageDown");
+    if (number() === n && article.scrollTop === scrolled) break;
+  }
+  do { back.push(number()); press("PageUp"); } while (number() !== back.at(-1));
+  const moved = kept.filter((one, at) => article.firstElementChild.querySelectorAll("*")[at] !== one).length;
+  const total = Number(status.textContent.split(" / ")[1]);
+  press("Escape");
+  return {total, forth, back, wide, tall, spoilt, small, moved,
+          odd: [...seen].filter(([, times]) => times !== 1).map(([one, n]) => `${n}: ${one.outerHTML}`)};
+}"""
+GO_TO = """selector => {
+  const press = key => document.activeElement.dispatchEvent(
+    new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+  press("Home");
+  for (let presses = 0; !document.querySelector(selector).checkVisibility(); presses += 1) {
+    if (presses > 300) throw new Error(`no slide shows ${selector}`);
+    press("ArrowRight");
+  }
+}"""
+
+
+def chapters():
+    """The pages under notebooks/ with two sections or more."""
+    pages = [page for page in built_pages() if page.startswith("notebooks/")]
+    return [page for page in pages if (SITE / page).read_text(encoding="utf-8").count("<section") >= 2]
+
+
+@pytest.fixture
+def at_stage(address, open_page):
+    """A function that opens a page on a screen of 1280 × 720; what it opened is closed afterwards."""
+    opened = []
+
+    def open_at_stage(path, **options):
+        visit = open_page(address + path, path, **options)
+        if not options:
+            visit.page.set_viewport_size(STAGE)
+        opened.append(visit.page)
+        return visit
+
+    yield open_at_stage
+    for page in opened:
+        page.close()
+
+
+def at(page):
+    """The number of the slide that is shown."""
+    return int(page.locator(STATUS).inner_text().split(" / ")[0])
+
+
+def go_to(page, selector):
+    """Press keys, where the focus is, until the slide shows `selector`."""
+    page.evaluate(GO_TO, selector)
+
+
+# ---- every chapter ----
+
+
+@pytest.mark.parametrize("path", chapters())
+def test_every_chapter_is_walked_through_forth_and_back(at_stage, path):
+    visit = at_stage(path)
+    walked = visit.page.evaluate(WALK)
+    every = list(range(1, walked["total"] + 1))
+    assert len(every) >= 2
+    assert walked["forth"] == every
+    assert walked["back"] == every[::-1]
+    assert walked["odd"] == []
+    assert walked["moved"] == 0
+    assert walked["wide"] == []
+    assert walked["spoilt"] == [], "a prediction and what comes after it are on one slide"
+    assert walked["small"] == []
+    assert len(walked["tall"]) <= 2, "at most two pieces of a chapter are too tall for a slide"
+    assert visit.problems == []
+    assert visit.foreign == []
+
+
+# ---- no trace ----
+
+# Without the theme's marks of where a reader has scrolled to.
+WHOLE = """() => {
+  const page = document.documentElement.cloneNode(true);
+  page.querySelectorAll("#pst-page-toc-nav, #pst-back-to-top, .ar-drawing").forEach(one => one.remove());
+  for (const one of page.querySelectorAll("pre[tabindex]")) {  // set anew, it comes last
+    const set = one.getAttribute("tabindex");
+    one.removeAttribute("tabindex");
+    one.setAttribute("tabindex", set);
+  }
+  return {html: page.outerHTML, title: document.title, hash: location.hash, scroll: scrollY,
+          side: document.querySelector("#pst-primary-sidebar").scrollTop,
+          focus: document.activeElement.outerHTML.slice(0, 99)};
+}"""
+
+
+@pytest.mark.parametrize("path", [RANKS, PIPELINE])
+def test_leaves_no_trace(address, open_page, path):
+    page = open_page(f"{address}{path}#exercises").page
+    page.locator(".prev-next-footer a, article a").first.focus()
+    page.evaluate("scrollTo(0, 1500)")
+    page.wait_for_timeout(400)
+    before = page.evaluate(WHOLE)
+    page.keyboard.press("p")
+    for key in ("PageDown", "n", "t", "?", "?", "b", "b", "End", "Home"):
+        page.keyboard.press(key)
+    assert page.evaluate(WHOLE)["html"] != before["html"]
+    page.keyboard.press("Escape")
+    page.keyboard.press("p")
+    page.keyboard.press("Escape")
+    page.evaluate("scrollTo(0, 1500)")
+    page.wait_for_timeout(400)
+    assert page.evaluate(WHOLE) == before
+    page.close()
+
+
+def test_unmoved_it_returns_to_the_very_place(at_stage):
+    page = at_stage(RANKS).page
+    page.evaluate("scrollTo(0, 2222)")
+    page.keyboard.press("p")
+    page.keyboard.press("Escape")
+    assert page.evaluate("scrollY") == 2222
+
+
+def test_moved_it_returns_to_the_section_shown_last(at_stage):
+    page = at_stage(RANKS).page
+    page.keyboard.press("p")
+    go_to(page, "#groups > h2")
+    page.keyboard.press("Escape")
+    assert 40 <= page.evaluate("document.querySelector('#groups > h2').getBoundingClientRect().top") <= 200
+
+
+def test_readers_get_the_button_with_the_page_and_the_scripts_after_it(site):
+    source = (site / RANKS).read_text(encoding="utf-8")
+    assert source.count("btn-lecture-button") == 1
+    assert re.findall(r"<script([^>]*)lecture\w*\.js", source) == [' defer="defer" src="../../_static/'] * 2
+
+
+def test_without_scripts_there_is_no_button(at_stage):
+    page = at_stage(RANKS, java_script_enabled=False).page
+    assert page.locator(".btn-lecture-button").count() == 1
+    assert not page.locator(".btn-lecture-button").is_visible()
+
+
+# ---- keys, address, notes, clock ----
+
+
+def test_the_button_opens_it_and_escape_returns_to_the_button(at_stage):
+    page = at_stage(RANKS).page
+    page.locator(".btn-lecture-button").click()
+    assert at(page) == 1
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.matches('.btn-lecture-button')")
+
+
+def test_an_explorer_answers_on_its_slide_and_keeps_its_keys(at_stage):
+    page = at_stage(PIPELINE).page
+    page.keyboard.press("p")
+    go_to(page, ".ar-explorer")
+    shown = at(page)
+    ranks = page.locator(".ar-explorer input[name=stages]")
+    ranks.focus()
+    words = page.locator(".ar-explorer figcaption").inner_text()
+    picture = page.locator(".ar-wide").inner_html()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".ar-explorer figcaption")).not_to_have_text(words)
+    assert page.locator(".ar-wide").inner_html() != picture
+    assert at(page) == shown
+    assert re.search(rf"#explorer-pipeline:stages=5;slide-{shown}-", page.url)
+    page.keyboard.press("Escape")
+    page.keyboard.press("PageDown")
+    assert at(page) == shown + 1
+    page.keyboard.press("PageUp")
+    page.reload()
+    expect(page.locator(STATUS)).to_contain_text(f"{shown} / ")
+    expect(page.locator(".ar-explorer input[name=stages]")).to_have_value("5")
+    page.keyboard.press("Escape")
+    assert page.url.endswith("#explorer-pipeline:stages=5")
+
+
+def test_a_link_opens_the_slide(at_stage):
+    page = at_stage(RANKS + "#slide-6-nothing-is-shared").page
+    expect(page.locator("#nothing-is-shared > h2")).to_be_visible()
+    number = at(page)
+    page.keyboard.press("ArrowRight")
+    assert f"#slide-{number + 1}-nothing-is-shared" in page.url
+    page.evaluate("location.hash = '#slide-9999-groups'")
+    expect(page.locator("#groups > h2")).to_be_visible()
+    page.keyboard.press("Escape")
+    assert "#" not in page.url
+
+
+def test_notes_and_clock_stand_beside_the_slide(at_stage):
+    page = at_stage(RANKS).page
+    page.keyboard.press("p")
+    go_to(page, "#one-function-four-processes > h2")
+    page.keyboard.press("n")
+    expect(page.locator(NOTES)).to_contain_text("4 minutes")
+    expect(page.locator(NOTES)).to_contain_text("0:00 in all")
+    page.keyboard.press("t")
+    expect(page.locator(".ar-lecture-clock")).to_have_text("0:01")
+    expect(page.locator(NOTES)).to_contain_text("0:01 in all, 0:01 in this section")
+    page.keyboard.press("t")
+    page.keyboard.press("r")
+    expect(page.locator(".ar-lecture-clock")).to_have_text("0:00")
+    go_to(page, "#nothing-is-shared > h2")
+    expect(page.locator(NOTES)).to_contain_text("From the end of Everybody knows, in few rounds")
+    page.keyboard.press("n")
+    expect(page.locator(NOTES)).to_be_hidden()
+
+
+def test_help_lists_every_key(at_stage):
+    page = at_stage(RANKS).page
+    page.keyboard.press("p")
+    page.keyboard.press("?")
+    assert page.locator(".ar-lecture-help tr").count() == 11
+    page.keyboard.press("PageDown")
+    assert at(page) == 1
+    page.keyboard.press("Escape")
+    expect(page.locator(".ar-lecture-help")).to_be_hidden()
+    page.keyboard.press("PageDown")
+    assert at(page) == 2
+
+
+def test_a_swipe_turns_the_slide(at_stage):
+    page = at_stage(RANKS, has_touch=True).page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.keyboard.press("p")
+    swipe = """([from, to]) => { for (const [type, x] of [["touchstart", from], ["touchend", to]]) {
+      const target = document.querySelector("article h1");
+      const touch = new Touch({identifier: 1, target, clientX: x, clientY: 300});
+      target.dispatchEvent(new TouchEvent(type,
+        {bubbles: true, touches: type === "touchend" ? [] : [touch], changedTouches: [touch]}));
+    } }"""
+    page.evaluate(swipe, [300, 100])
+    assert at(page) == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.evaluate(swipe, [300, 290])
+    assert at(page) == 2
+    page.evaluate(swipe, [100, 300])
+    assert at(page) == 1
+
+
+# ---- paper, disk, accessibility ----
+
+
+def test_prints_a_handout(at_stage):
+    pypdf = pytest.importorskip("pypdf")
+    page = at_stage(RANKS).page
+    page.keyboard.press("p")
+    document = pypdf.PdfReader(BytesIO(page.pdf(format="A4")))
+    text = "\n".join(each.extract_text() for each in document.pages)
+    assert 5 <= len(document.pages) <= 30
+    assert "Each rank makes a tensor of three elements" in text
+    assert "Three ways to fail" in text
+    assert "Search this book" not in text
+
+
+def test_works_from_a_disk(browser):
+    context = browser.new_context(viewport=STAGE)
+    page = context.new_page()
+    page.goto((SITE / RANKS).as_uri())
+    page.keyboard.press("p")
+    page.keyboard.press("PageDown")
+    assert page.url.endswith("#slide-2-ranks")
+    page.keyboard.press("Escape")
+    assert "#" not in page.url
+    context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_is_accessible(at_stage, theme):
+    page = at_stage(RANKS).page
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
+    page.evaluate(AXE.read_text())
+    page.keyboard.press("p")
+    page.keyboard.press("n")
+    for selector in ("h1", ".solution"):
+        go_to(page, selector)
+        assert page.evaluate(FINDINGS) == []
+    page.keyboard.press("?")
+    assert page.evaluate(FINDINGS) == []
