@@ -3,6 +3,7 @@
 (() => {
   const root = document.documentElement;
   const article = document.querySelector("article.bd-article");
+  const main = article.querySelector("section");
   const { piecesIn, chain, cut } = window.allRanksSlides;
   const MARK = /(?:^#|;)slide-(\d+)(?:-(.*))?$/;
   const KEYS = [
@@ -122,9 +123,8 @@
       scale();
     } else drawPlots();
     article.scrollTop = 0;
-    const chapter = article.firstElementChild;
     bar.querySelector("h1").firstChild.textContent = titleOf(section);
-    bar.querySelector("small").textContent = section === chapter ? "" : titleOf(chapter);
+    bar.querySelector("small").textContent = section === main ? "" : titleOf(main);
     bar.querySelector("[role=status]").textContent = `${to + 1} / ${slides.length}`;
     bar.querySelector('[data-do="back"]').disabled = to === 0;
     bar.querySelector('[data-do="next"]').disabled = to === slides.length - 1;
@@ -182,7 +182,7 @@
 
   function open() {
     if (lecture) return;
-    const pieces = piecesIn(article.firstElementChild);
+    const pieces = piecesIn(main);
     const here = pieces.find(({ node }) => node.getBoundingClientRect().bottom > 90) ?? pieces.at(-1);
     const hash = location.hash.replace(MARK, "");
     lecture = { hash, scroll: scrollY, focus: document.activeElement, marked: new Set(pieces.flatMap((piece) => chain(piece, article))), spent: 0, since: 0 };
