@@ -20,7 +20,7 @@ from printed.contents import anchor
 
 NOT_PRINTED = (
     ".headerlink, .instructor, .ar-cite, .ar-downloads, .ar-narrow, .ar-reading-place, .katex-mathml, "
-    "button, nav, noscript, script:not([type='application/json'])"
+    "button, noscript, script:not([type='application/json'])"
 )
 NAMES = ("id", "for", "aria-labelledby", "aria-describedby", "aria-controls")
 FILES = ("src", "data")
