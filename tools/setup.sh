@@ -114,7 +114,7 @@ install_node_packages() {
         return
     fi
     say "installing the Node packages (node $(node --version))"
-    npm ci --no-audit --no-fund --loglevel=error > /dev/null ||
+    npm ci --ignore-scripts --no-audit --no-fund --loglevel=error > /dev/null ||
         die "npm could not install the packages (its message is above); check the network or the proxy and run this again."
     say "copying fonts, styles and scripts into book/_static/vendor"
     npm run --silent vendor

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import re
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from built_book import AXE, ROOT
 
 SCREENSHOTS = ROOT / "_build" / "screenshots"
-FIRST_LOAD_KB = 350
+FIRST_LOAD_KB = 250
+WITH_LATE_PARTS_KB = 600
+MOST_SHIFT = 0.05
+LATE = re.compile("vendor/plotly|_static/explorers/")  # loaded when a figure that needs them is near
 COMPRESSED_ALREADY = (".woff", ".woff2", ".png", ".jpg")
+SHIFTS = """() => new Promise(done => {
+  new PerformanceObserver(list => done(list.getEntries())).observe({type: "layout-shift", buffered: true});
+  setTimeout(done, 100, []);
+}).then(shifts => shifts.map(shift =>
+  [shift.value, shift.sources.map(source => source.node?.outerHTML?.slice(0, 100)).join(" and ")]))"""
 RAW_MATH = r"""() => {
   const found = [];
   const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
@@ -37,15 +46,25 @@ def test_logs_no_error(visit):
     assert visit.problems == []
 
 
-def test_loads_little(visit, site):
-    size = 0
-    for url in set(visit.requested):
-        file = site / unquote(urlsplit(url).path).lstrip("/")
-        if "vendor/plotly" in url or "_static/explorers/" in url or not file.is_file():
-            continue  # they load later than the page, where a figure is near; each has a limit of its own
-        content = file.read_bytes()
-        size += len(content if file.suffix in COMPRESSED_ALREADY else gzip.compress(content))
-    assert size <= FIRST_LOAD_KB * 1000
+def transferred(site, urls) -> int:
+    """Bytes that a host which gzips sends for these addresses."""
+    files = {site / unquote(urlsplit(url).path).lstrip("/") for url in urls}
+    contents = {file: file.read_bytes() for file in files if file.is_file()}
+    return sum(
+        len(content if file.suffix in COMPRESSED_ALREADY else gzip.compress(content))
+        for file, content in contents.items()
+    )
+
+
+def test_shows_after_little_and_loads_little_in_all(visit, site):
+    at_once = [url for url in visit.requested if not LATE.search(url)]
+    assert transferred(site, at_once) <= FIRST_LOAD_KB * 1000
+    assert transferred(site, visit.requested) <= WITH_LATE_PARTS_KB * 1000
+
+
+def test_keeps_still_while_it_loads(visit):
+    shifts = visit.page.evaluate(SHIFTS)
+    assert sum(value for value, _ in shifts) <= MOST_SHIFT, shifts
 
 
 def test_describes_itself(visit):

@@ -18,6 +18,8 @@ from allranks_book import (
     pages,
     permalinks,
     reading,
+    scripts,
+    styles,
     search,
     terms,
 )
@@ -38,6 +40,8 @@ CONCERNS = (
     pages,
     permalinks,
     reading,
+    scripts,
+    styles,
     search,
     terms,
 )

@@ -81,8 +81,8 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
         '<button type="button" data-do="copy">Copy link</button></div></form>'
         f'<div class="ar-picture ar-wide" {about}>{picture}</div>'
         f'<div class="ar-picture ar-narrow" {about}>{narrow}</div>'
-        f'<figcaption aria-live="polite">{html.escape(shown["text"])}</figcaption>'
-        f'<script type="application/json">{stored}</script></figure>'
+        f'<script type="application/json">{stored}</script>'
+        f'<figcaption aria-live="polite">{html.escape(shown["text"])}</figcaption></figure>'
     )
 
 

@@ -47,8 +47,8 @@ def figure_html(figure: dict, words: str) -> str:
     words = html.escape(words)
     return (
         f'<figure class="ar-plotly"><div class="ar-drawing" data-height="{height}"></div>'
-        f"<figcaption>{words}</figcaption>"
-        f'<script type="application/json">{stored}</script></figure>'
+        f'<script type="application/json">{stored}</script>'
+        f"<figcaption>{words}</figcaption></figure>"
     )
 
 

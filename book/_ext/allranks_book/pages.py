@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from docutils import nodes
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,32 @@ REPAIRS = [
         re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>'),
         "",
         spare_search_page=True,
+    ),
+    Repair(
+        "the theme's own style is part of the joined sheet",
+        re.compile(r'\s*<link href="[^"]*_static/styles/[\w-]+\.css[^"]*" rel="stylesheet" />'),
+        "",
+    ),
+    Repair(
+        "a script that waits for the page should not take the line from the style sheet",
+        re.compile(r'\s*<link rel="preload" as="script"[^>]*>'),
+        "",
+    ),
+    Repair(
+        "the colours are known before the first paint, and without scripts they are the light ones",
+        re.compile(r'data-theme="auto"(?=>)'),
+        'data-theme="light"',
+    ),
+    Repair(
+        "the theme's script knows the colours only when it has come, after the first paint",
+        re.compile(r'localStorage\.getItem\("theme"\) \|\| "auto"'),
+        '{light: "light", dark: "dark"}[document.documentElement.dataset.mode]'
+        ' || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")',
+    ),
+    Repair(
+        "the article must not move when the contents beside it, later in the page, arrive (still.css)",
+        re.compile(r'<div class="bd-content">(?=.*<div id="pst-secondary-sidebar")', re.DOTALL),
+        '<div class="bd-content ar-has-contents">',
     ),
     Repair(
         "an icon is decoration beside the name of its button",
@@ -76,6 +103,33 @@ REPAIRS = [
 ]
 
 
+def unname_contents(app, doctree, docname) -> None:
+    """sphinx-exercise gives the content of every exercise and solution the same id; nothing refers to it."""
+    for section in doctree.findall(nodes.section):
+        if section["ids"] in (["exercise-content"], ["solution-content"]):
+            section["ids"] = []
+
+
+def write_front_door(app, exception) -> None:
+    """The address of the book itself leads to its first page; Jupyter Book's page for this has no title."""
+    if exception or app.builder.format != "html":
+        return
+    door = f"""<!DOCTYPE html>
+<html lang="{app.config.language}">
+<head>
+<meta charset="utf-8">
+<title>{app.config.project}</title>
+<meta http-equiv="refresh" content="0; url={app.config.root_doc}.html">
+<link rel="canonical" href="{app.config.root_doc}.html">
+</head>
+<body><p><a href="{app.config.root_doc}.html">{app.config.project}</a></p></body>
+</html>
+"""
+    Path(app.outdir, "index.html").write_text(door, encoding="utf-8")
+    for template in Path(app.outdir, "_static").glob("*macros.html"):
+        template.unlink()  # of the themes, no pages
+
+
 def repair_pages(app, exception) -> None:
     """Apply every repair once to every page that this build wrote."""
     if exception or app.builder.format != "html":
@@ -99,5 +153,8 @@ def repair_pages(app, exception) -> None:
 
 
 def setup(app) -> None:
-    """Repair the pages when Sphinx has written them."""
+    """Repair what was read, and the pages when Sphinx has written them."""
+    app.add_css_file("still.css")
+    app.connect("doctree-resolved", unname_contents)
+    app.connect("build-finished", write_front_door, priority=100)
     app.connect("build-finished", repair_pages)
