@@ -19,6 +19,15 @@ from sphinxcontrib import katex
 
 logger = logging.getLogger(__name__)
 SCRIPT = Path(__file__).parent.parent / "typeset.cjs"
+FONTS_OF_EVERY_FORMULA = ("KaTeX_Main-Regular", "KaTeX_Math-Italic")
+# From a disk a browser reads no font ahead of the style sheet, and says so as an error.
+EARLY_FONTS = """<script>
+  if (location.protocol !== "file:") for (const name of {names}) {{
+    const font = {{ rel: "preload", as: "font", type: "font/woff2", crossOrigin: "" }};
+    font.href = `{folder}${{name}}.woff2`;
+    document.head.append(Object.assign(document.createElement("link"), font));
+  }}
+</script>"""
 
 
 def node_binary() -> str:
@@ -67,9 +76,18 @@ def check_style_sheet(app) -> None:
         raise ExtensionError(f"{app.config.katex_css_path} is missing: run `npm ci` and `npm run vendor`.")
 
 
+def fetch_fonts_early(app, pagename, templatename, context, doctree) -> None:
+    """A formula in a line gets its width with its font: fetched with the style sheet, lines break once."""
+    if 'class="katex"' in context.get("body", ""):
+        folder = context["pathto"]("_static/vendor/katex/fonts/", resource=True)
+        early = EARLY_FONTS.format(folder=folder, names=json.dumps(FONTS_OF_EVERY_FORMULA))
+        context["metatags"] = f"{context.get('metatags', '')}\n{early}"
+
+
 def setup(app) -> None:
     """Let sphinxcontrib-katex ask our process: its own waits for a socket that may not listen yet."""
     typesetter = Typesetter()
     katex.render_latex = typesetter
     app.connect("builder-inited", check_style_sheet)
+    app.connect("html-page-context", fetch_fonts_early)
     app.connect("build-finished", lambda app, exception: typesetter.close())
