@@ -38,11 +38,6 @@ REPAIRS = [
         spare_search_page=True,
     ),
     Repair(
-        "the theme's own style is part of the joined sheet",
-        re.compile(r'\s*<link href="[^"]*_static/styles/[\w-]+\.css[^"]*" rel="stylesheet" />'),
-        "",
-    ),
-    Repair(
         "a script that waits for the page should not take the line from the style sheet",
         re.compile(r'\s*<link rel="preload" as="script"[^>]*>'),
         "",

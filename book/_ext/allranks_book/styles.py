@@ -16,12 +16,18 @@ import zlib
 from pathlib import Path
 
 from sphinx.errors import ExtensionError
+from sphinx.util import logging
 
 from allranks_book.formulas import node_binary
 
+logger = logging.getLogger(__name__)
+PURGECSS = Path(__file__).parents[3] / "node_modules" / "purgecss"
 SCRIPT = Path(__file__).parent.parent / "styles.cjs"
 BOOK = "styles/book.css"
 LINK = re.compile(r'(?<=styles/book\.css)(?:\?v=\w+)?(?=")')
+LINK_OF_THE_LAYOUT = re.compile(
+    r'\s*<link href="[^"]*styles/(?:theme|pydata-sphinx-theme)\.css[^"]*" rel="stylesheet" />'
+)
 OF_THE_LAYOUT = [
     "styles/theme.css",
     "styles/pydata-sphinx-theme.css",
@@ -76,12 +82,18 @@ def join_sheets(app, exception) -> None:
     version = f"?v={zlib.crc32((outdir / '_static' / BOOK).read_bytes()):08x}"
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        if (stamped := LINK.sub(version, text)) != text:
-            page.write_text(stamped, encoding="utf-8")
+        if (joined := LINK_OF_THE_LAYOUT.sub("", LINK.sub(version, text))) != text:
+            page.write_text(joined, encoding="utf-8")
 
 
 def setup(app) -> None:
-    """Note the shared sheets first of all, replace them last of all, join them after the icons are chosen."""
+    """Note the shared sheets first of all, replace them last of all, join them after the icons are chosen.
+
+    With Node packages from before PurgeCSS the sheets stay apart, and the test of the pages' weight fails.
+    """
+    if not PURGECSS.is_dir():
+        logger.info("The style sheets stay apart: %s is missing, run `npm ci`.", PURGECSS)
+        return
     app.connect("html-page-context", note_shared_sheets, priority=1)
     app.connect("html-page-context", link_one_sheet, priority=950)
     app.connect("build-finished", join_sheets, priority=950)
