@@ -19,8 +19,8 @@ from allranks_book import (
     permalinks,
     reading,
     scripts,
-    styles,
     search,
+    styles,
     terms,
 )
 
@@ -41,8 +41,8 @@ CONCERNS = (
     permalinks,
     reading,
     scripts,
-    styles,
     search,
+    styles,
     terms,
 )
 

@@ -87,7 +87,7 @@ def join_sheets(app, exception) -> None:
 
 
 def setup(app) -> None:
-    """Note the shared sheets first of all, replace them last of all, join them after the icons are chosen.
+    """Note the shared sheets first of all, replace them last of all, join them when all is written.
 
     With Node packages from before PurgeCSS the sheets stay apart, and the test of the pages' weight fails.
     """
@@ -96,4 +96,4 @@ def setup(app) -> None:
         return
     app.connect("html-page-context", note_shared_sheets, priority=1)
     app.connect("html-page-context", link_one_sheet, priority=950)
-    app.connect("build-finished", join_sheets, priority=950)
+    app.connect("build-finished", join_sheets, priority=990)
