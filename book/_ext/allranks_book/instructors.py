@@ -77,6 +77,8 @@ def plan_markdown(plan: dict) -> str:
         if len(sessions) > 1:
             parts.append(f"#### {number}. {session['title']}")
         parts.append(session_markdown(session))
+        if len(sessions) == 1:
+            parts.append(questions_of_markdown(session))
     return "\n\n".join(parts)
 
 
@@ -92,6 +94,30 @@ def session_markdown(session: dict) -> str:
     return ":::{div} ar-session\n" + "\n".join(lines) + "\n\n" + "\n".join(after) + "\n:::"
 
 
+def questions_of_markdown(session: dict) -> str:
+    """The notes of a session's items in its order, closed: all that is asked, on one screen after another."""
+    parts = []
+    for item in session["items"]:
+        if page := page_of(item):
+            short_way = f"\n\n*In {short(page)} minutes*: {route(page)}" if item.get("short") else ""
+            parts.append(f"{link(page)}{short_way}")
+            parts += [note_markdown(note, page) for note in notes_of(item)]
+    return "::::{dropdown} What to ask, in the order of the lecture\n:class-container: ar-notes\n" + (
+        "\n\n".join([*parts, "::::"])
+    )
+
+
+def notes_of(item: dict) -> list:
+    """The notes of the parts of a chapter that an item takes."""
+    found = teaching.notes(page_of(item))
+    return [found[part - 1] for part in item.get("parts", range(1, len(found) + 1))]
+
+
+def route(page: str) -> str:
+    """The short way through a notebook, in the words of its last note."""
+    return teaching.elsewhere(teaching.notes(page)[-1].route, page)
+
+
 def item_markdown(item: dict) -> str:
     """A chapter with its sections and explorers, a lab, or a pause."""
     page = page_of(item)
@@ -99,9 +125,7 @@ def item_markdown(item: dict) -> str:
         return "break"
     if item.get("short"):
         return f"{link(page)}, [the short way](#{place(page)})"
-    found = teaching.notes(page)
-    picked = [found[part - 1] for part in item.get("parts", range(1, len(found) + 1))]
-    text = link(page)
+    picked, text = notes_of(item), link(page)
     if "parts" in item:
         text += ": " + ", ".join(section(page, name) for note in picked for name in note.sections)
     text += "".join(f", {explorer(page, name)}" for note in picked for name in note.explorers)
@@ -167,7 +191,7 @@ def page_markdown(page: str) -> str:
     label = "What to ask" if len(found) == 1 else f"What to ask, in {len(found)} parts"
     return (
         f"({place(page)})=\n### {title}\n\n{{.ar-about}}\n{' · '.join(about)}\n\n"
-        f"*In {short(page)} minutes*: {teaching.elsewhere(found[-1].route, page)}\n\n"
+        f"*In {short(page)} minutes*: {route(page)}\n\n"
         f"::::{{dropdown}} {label}\n:class-container: ar-notes\n{body}\n::::"
     )
 
