@@ -117,11 +117,12 @@
     for (const piece of slide.pieces) for (const node of chain(piece, article)) node.dataset.arSlide = "on";
     for (const node of chain(slide.last, article)) node.dataset.arSlide = "last";
     for (const node of chain(slide.pieces[0], article)) node.dataset.arSlide = node.dataset.arSlide === "last" ? "first last" : "first";
-    if (lecture.fit !== slide.fit) { // else the browser would style the whole page anew
-      lecture.fit = slide.fit;
-      root.style.setProperty("--ar-fit", slide.fit);
-      scale();
-    } else drawPlots();
+    fit(slide);
+    const over = article.clientHeight / article.scrollHeight;
+    if (over < 1 && over > 0.93) { // as drawn it is a little higher than as measured
+      slide.fit = Math.max(0.9, slide.fit * over);
+      fit(slide);
+    }
     article.scrollTop = 0;
     bar.querySelector("h1").firstChild.textContent = titleOf(section);
     bar.querySelector("small").textContent = section === main ? "" : titleOf(main);
@@ -132,6 +133,13 @@
     writeNotes();
     tick();
     if (!bar.contains(document.activeElement) || document.activeElement.disabled) article.focus({ preventScroll: true });
+  }
+
+  function fit(slide) {
+    if (lecture.fit === slide.fit) return drawPlots(); // a change makes the browser style the whole page anew
+    lecture.fit = slide.fit;
+    root.style.setProperty("--ar-fit", slide.fit);
+    scale();
   }
 
   // Pictures with sizes in pixels grow with the text; Plotly draws for the new width.
@@ -146,7 +154,7 @@
 
   function move(by) {
     const below = article.scrollHeight - article.clientHeight - article.scrollTop;
-    if (by > 0 && below > 4) return article.scrollBy({ top: article.clientHeight * 0.8 });
+    if (by > 0 && below > 16) return article.scrollBy({ top: article.clientHeight * 0.8 });
     show(lecture.at + by);
   }
 
@@ -238,8 +246,7 @@
       event.preventDefault();
       return actions.blank();
     }
-    const inside = focused.closest("article *, .ar-lecture-notes *");
-    if (name === "leave" && inside) return article.focus({ preventScroll: true });
+    if (name === "leave" && focused.closest("article *, .ar-lecture-notes *")) return article.focus({ preventScroll: true });
     const taken = focused.matches(CONTROL) || (focused.matches("[tabindex='0']") && /^(Arrow|Page|Home|End)/.test(event.key) && scrolls(focused, event.key));
     const pressed = event.key === " " && focused.matches("button, a, summary, input");
     if (!name || taken || pressed) return;
@@ -263,8 +270,8 @@
   }, { passive: true });
 
   function sideways(node) {
-    for (let one = node; one && one !== article; one = one.parentElement) if (one.tabIndex === 0 && one.scrollWidth > one.clientWidth) return true;
-    return false;
+    const box = node.closest("[tabindex='0']");
+    return box && box.scrollWidth > box.clientWidth;
   }
 
   addEventListener("hashchange", () => {
@@ -287,8 +294,6 @@
 
   addEventListener("ar-lecture", open);
   if (MARK.test(location.hash)) {
-    const loaded = () => document.fonts.ready.then(open);
-    if (document.readyState === "complete") loaded();
-    else addEventListener("load", loaded);
+    addEventListener("load", () => document.fonts.ready.then(open));
   }
 })();

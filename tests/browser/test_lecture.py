@@ -129,7 +129,8 @@ def test_every_chapter_is_walked_through_forth_and_back(at_stage, path):
 WHOLE = """() => {
   const page = document.documentElement.cloneNode(true);
   page.querySelectorAll("#pst-page-toc-nav, #pst-back-to-top, .ar-drawing").forEach(one => one.remove());
-  for (const one of page.querySelectorAll("pre[tabindex]")) {  // scrollable.js sets it anew
+  // scrollable.js sets these anew whenever a size changes.
+  for (const one of page.querySelectorAll(":is(pre, .pst-scrollable-table-container)[tabindex]")) {
     const set = one.getAttribute("tabindex");
     one.removeAttribute("tabindex");
     if (set === "0") one.setAttribute("tabindex", set);
