@@ -44,7 +44,7 @@ WALK = """() => {
       if (article.scrollHeight > article.clientHeight + 2) tall.push(n);
       const box = shown.findIndex(one => one.closest(".predict"));
       if (box >= 0 && shown.slice(box).some(one => !one.closest(".predict"))) spoilt.push(n);
-      if (size(shown.find(one => one.matches("p:not(.admonition-title, td p)"))) < 22.9) small.push(n);
+      if (size(shown.find(one => one.matches("p:not(.admonition-title, table p)"))) < 22.9) small.push(n);
       if (size(code[0]) < 17.5) small.push(n);
     }
     const scrolled = article.scrollTop;
