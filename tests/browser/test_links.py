@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from built_book import built_pages
+
+
+@cache
+def links_of(page: Path) -> Links:
+    """What `page` links to and offers; each page is read once."""
+    return Links(page)
 
 
 class Links(HTMLParser):
@@ -31,7 +38,7 @@ class Links(HTMLParser):
 def dead_links(page: Path, site: Path) -> list[str]:
     """The internal links of a page that lead nowhere."""
     dead = []
-    links = Links(page)
+    links = links_of(page)
     for target in sorted(links.targets):
         parts = urlsplit(target)
         if parts.scheme or parts.netloc:
@@ -40,7 +47,7 @@ def dead_links(page: Path, site: Path) -> list[str]:
         if not file.is_file() or not file.is_relative_to(site):
             dead.append(target)
         elif parts.fragment and file.suffix == ".html":
-            anchors = links.anchors if file == page else Links(file).anchors
+            anchors = links.anchors if file == page else links_of(file).anchors
             if unquote(parts.fragment) not in anchors:
                 dead.append(target)
     return dead

@@ -26,7 +26,7 @@ def test_search_finds_a_page_and_leads_to_it(first_page):
     page.keyboard.press("Control+k")
     page.locator("#pst-search-dialog input[type=search]").fill("latency")
     page.keyboard.press("Enter")
-    result = page.locator("#search-results li a", has_text="Notation").first
+    result = page.locator(".ar-results li a", has_text="Notation").first
     result.wait_for()
     result.click()
     page.wait_for_url("**/book/notation.html*")
