@@ -86,6 +86,13 @@ def test_pictures_say_what_they_show(visit):
     assert visit.page.locator(silent).evaluate_all("all => all.map(one => one.outerHTML)") == []
 
 
+def test_pictures_say_their_size_and_are_there_when_they_are_near(visit):
+    pictures = visit.page.locator("article img[src*='_images/']").evaluate_all(
+        "all => all.map(one => [one.loading, one.complete, one.naturalWidth, one.getAttribute('width')])"
+    )
+    assert all(found == ["lazy", True, found[2], str(found[2])] for found in pictures), pictures
+
+
 def test_stored_figures_are_drawn(visit):
     figures = visit.page.locator("figure.ar-plotly")
     for index in range(figures.count()):

@@ -1,4 +1,4 @@
-// Draws what a printer needs drawn: every Plotly figure, and stripes as lines.
+// Draws what a printer needs drawn: every Plotly figure, every picture, and stripes as lines.
 // (A striped fill would be printed as a photograph of stripes, 100 kB for each bar.)
 async () => {
   const SECONDS = 60;
@@ -65,7 +65,14 @@ async () => {
       throw new Error(`wider than the paper: ${wide.map((one) => `${one.closest("article").id} ${one.tagName} ${one.textContent.trim().slice(0, 60)}`).join("; ")}`);
   }
 
+  async function fetchPictures() {
+    const pictures = [...document.images];
+    pictures.forEach((picture) => { picture.loading = "eager"; });
+    await Promise.all(pictures.map((picture) => picture.decode()));
+  }
+
   await drawFigures();
+  await fetchPictures();
   [...document.querySelectorAll("svg [style*='url(']")].forEach(drawStripes);
   await document.fonts.ready;
   requireWidth();
