@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -41,6 +42,15 @@ class QuietHandler(SimpleHTTPRequestHandler):
         """Stay silent."""
 
 
+class QuietServer(ThreadingHTTPServer):
+    """Says nothing of a browser that has left before its answer was sent."""
+
+    def handle_error(self, request, client_address) -> None:
+        """Stay silent of that, and tell of all else."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @pytest.fixture(scope="session")
 def site() -> Path:
     """The folder of the built book."""
@@ -52,7 +62,7 @@ def site() -> Path:
 @pytest.fixture(scope="session")
 def address(site):
     """The book's address on a free local port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(site)))
+    server = QuietServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(site)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
