@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-from allranks_book import (
-    addresses,
-    changes,
-    citing,
-    descriptions,
-    explorers,
-    figures,
-    formulas,
-    icons,
-    images,
-    instructors,
-    landing,
-    lecture,
-    opening,
-    pages,
-    permalinks,
-    reading,
-    scripts,
-    search,
-    styles,
-    terms,
-)
+from importlib import import_module
 
-CONCERNS = (
-    addresses,
-    changes,
-    citing,
-    descriptions,
-    explorers,
-    figures,
-    formulas,
-    icons,
-    images,
-    instructors,
-    landing,
-    lecture,
-    opening,
-    pages,
-    permalinks,
-    reading,
-    scripts,
-    search,
-    styles,
-    terms,
-)
+CONCERNS = [
+    "addresses",
+    "changes",
+    "citing",
+    "descriptions",
+    "explorers",
+    "figures",
+    "formulas",
+    "icons",
+    "images",
+    "instructors",
+    "landing",
+    "lecture",
+    "opening",
+    "pages",
+    "permalinks",
+    "reading",
+    "scripts",
+    "search",
+    "styles",
+    "terms",
+]
 
 
 def setup(app) -> dict:
     """Register each concern with Sphinx."""
     for concern in CONCERNS:
-        concern.setup(app)
+        import_module(f"allranks_book.{concern}").setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}
