@@ -9,9 +9,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from allranks import launch, memory, topology
 from allranks.model import GPT, digits, loss_of
-from allranks.parallel.combine import GroupStage, Part, cut_parameters, gradient_norm, groups_of
+from allranks.parallel.combine import GroupStage, Part, gradient_norm, groups_of
 from allranks.parallel.pipeline import step
-from allranks.parallel.tensor import parallel_cross_entropy, parallelize
+from allranks.parallel.tensor import cut_parameters, parallel_cross_entropy, parallelize
 from allranks.schedules import one_f_one_b
 from allranks.transformer import PRESETS
 

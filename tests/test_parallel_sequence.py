@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from allranks import collectives, launch
@@ -20,6 +21,12 @@ def new_model():
     return GPT()
 
 
+def with_another_norm():
+    model = new_model()
+    model.norm = nn.RMSNorm(64)
+    return model
+
+
 def my_part(whole, part, group):
     for dim in range(whole.dim()):
         if whole.shape[dim] != part.shape[dim]:
@@ -27,10 +34,10 @@ def my_part(whole, part, group):
     return whole
 
 
-def gradients_are(expected, tokens, ways):
+def gradients_are(expected, tokens, ways, make=new_model):
     groups = [dist.new_group(range(first, first + ways)) for first in range(0, dist.get_world_size(), ways)]
     group = groups[dist.get_rank() // ways]
-    model = split(new_model(), group)
+    model = split(make(), group)
     with trace() as counted:
         loss = parallel_loss(model, tokens, group)
         loss.backward()
@@ -59,6 +66,13 @@ def test_each_rank_has_its_part_of_the_serial_gradients(world_size, ways):
         both = collectives.ring_all_gather_bytes(hidden, ways)
         both += collectives.ring_reduce_scatter_bytes(hidden, ways)
         assert both == collectives.ring_all_reduce_bytes(hidden, ways)
+
+
+def test_gradients_are_summed_of_a_module_that_the_running_model_has_not():
+    tokens, model = digits()[:4], with_another_norm()
+    loss_of(model, tokens).backward()
+    expected = {name: p.grad for name, p in model.named_parameters()}
+    launch(gradients_are, expected, tokens, 2, with_another_norm, world_size=2)
 
 
 def test_what_is_gathered_again_is_not_kept_and_its_gradients_are_the_same():

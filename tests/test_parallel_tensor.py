@@ -6,8 +6,8 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.memory import rank_parameters
-from allranks.model import GPT, digits, loss_of
-from allranks.parallel.tensor import cut, parallel_loss, parallelize
+from allranks.model import GPT, Layer, digits, loss_of
+from allranks.parallel.tensor import ParallelLayer, cut, parallel_loss, parallelize
 from allranks.trace import trace
 from allranks.transformer import PRESETS
 
@@ -58,5 +58,14 @@ def test_a_slice_is_refused_that_ranks_cannot_share_evenly():
     def refused():
         with pytest.raises(ValueError, match="3 ranks cannot share 64 evenly"):
             cut(torch.zeros(64, 2), 0)
+
+    launch(refused, world_size=3)
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_a_layer_is_refused_whose_heads_ranks_cannot_share_evenly(heads):
+    def refused():
+        with pytest.raises(ValueError, match=f"3 ranks cannot share {heads} heads evenly"):
+            ParallelLayer(Layer(48, heads))
 
     launch(refused, world_size=3)

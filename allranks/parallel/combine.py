@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from allranks.parallel.pipeline import Stage
-from allranks.parallel.tensor import Column, ParallelEmbedding, Row, total
+from allranks.parallel.tensor import cut_parameters, total
 
 
 def groups_of(sizes):
@@ -66,17 +66,6 @@ class GroupStage(Stage):
         self.first, self.last = place == 0, place == len(ranks) - 1
         self.before = None if self.first else ranks[place - 1]
         self.after = None if self.last else ranks[place + 1]
-
-
-def cut_parameters(part):
-    """Return the parameters of which this rank has a slice; of the others all tp ranks have equal copies."""
-    cut = set()
-    for module in part.modules():
-        if isinstance(module, Column | ParallelEmbedding):
-            cut.update(module.parameters())
-        elif isinstance(module, Row):
-            cut.add(module.weight)
-    return cut
 
 
 def gradient_norm(part, groups):

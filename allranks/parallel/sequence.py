@@ -147,12 +147,9 @@ def split(model, group=None):
 
 
 def whole_parameters(model):
-    """Yield what each rank has all of: norms, positions, and biases behind a reduce-scatter."""
-    for module in model.modules():
-        if isinstance(module, nn.LayerNorm | SplitPositions):
-            yield from module.parameters()
-        elif isinstance(module, tensor.Row):
-            yield module.bias
+    """Return what each rank has all of, in any module: norms, positions, biases behind a reduce-scatter."""
+    cut = tensor.cut_parameters(model)
+    return [p for p in model.parameters() if p not in cut]
 
 
 def sum_gradients(model, group=None):

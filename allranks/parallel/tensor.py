@@ -87,11 +87,17 @@ class Row(nn.Module):
 
 
 class ParallelLayer(nn.Module):
-    """A `Layer` of the running model, cut: a quarter of the heads and of the MLP on each of four ranks."""
+    """A `Layer` of the running model, cut: a quarter of the heads and of the MLP on each of four ranks.
+
+    ValueError if the ranks cannot share the heads evenly: then a head would lie on two of them.
+    """
 
     def __init__(self, layer, group=None):
         super().__init__()
-        self.heads, self.group = layer.heads // dist.get_world_size(group), group
+        t = dist.get_world_size(group)
+        if layer.heads % t:
+            raise ValueError(f"{t} ranks cannot share {layer.heads} heads evenly")
+        self.heads, self.group = layer.heads // t, group
         self.norm_1, self.norm_2 = layer.norm_1, layer.norm_2
         self.query, self.key = Column(layer.query, group), Column(layer.key, group)
         self.value, self.out = Column(layer.value, group), Row(layer.out, group)
@@ -144,6 +150,17 @@ def parallel_cross_entropy(logits, targets, group=None):
     place, here = in_my_slice(targets, logits.shape[-1], group)
     right = g(logits.gather(-1, place[:, None])[:, 0] * here, group)
     return (sum_of_exp.log() - right).mean()
+
+
+def cut_parameters(part):
+    """Return the parameters of which this rank has a slice; of the others all ranks have equal copies."""
+    cut = set()
+    for module in part.modules():
+        if isinstance(module, Column | ParallelEmbedding):
+            cut.update(module.parameters())
+        elif isinstance(module, Row):
+            cut.add(module.weight)
+    return cut
 
 
 def parallelize(model, group=None):
