@@ -29,7 +29,7 @@ class Neighbours:
             self.leaving[target][0].wait()
         self.leaving[target] = dist.isend(t, target), t  # keeps `t` alive
 
-    def flush(self):
+    def finish_sends(self):
         for request, _ in self.leaving.values():
             request.wait()
         self.leaving.clear()
@@ -86,7 +86,7 @@ def step(stage, order, inputs, targets):
             forward(stage, k, inputs[k], targets[k])
         else:
             backward(stage, k, targets[k], len(inputs))
-    stage.flush()
+    stage.finish_sends()
     return stage.loss
 
 
@@ -123,5 +123,5 @@ def step_chunks(chunks, order, inputs, targets):
         else:
             backward(chunks[number], k, targets[k], len(inputs))
     for chunk in chunks.values():
-        chunk.flush()
+        chunk.finish_sends()
     return sum(chunk.loss for chunk in chunks.values())
