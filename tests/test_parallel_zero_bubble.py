@@ -64,6 +64,29 @@ def test_weights_used_twice_in_a_stage_get_both_gradients():
     torch.testing.assert_close(twice.weight.grad, whole[0].weight.grad)
 
 
+def test_weights_get_their_gradients_where_the_input_needs_none():
+    layer, x, gradient = layer_and_gradient()
+    whole, later = copy.deepcopy(layer), []
+    x = x.detach()
+    split(layer, later)(x).backward(gradient)
+    assert len(later) == 6 and layer.query.module.weight.grad is None
+    weight_grad(later)
+    whole(x).backward(gradient)
+    for mine, theirs in zip(layer.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_a_layer_right_behind_the_data_is_deferred():
+    torch.manual_seed(0)
+    first, later, x = nn.Linear(4, 4), [], torch.randn(2, 4)
+    whole = copy.deepcopy(first)
+    split(nn.Sequential(first), later)(x).sum().backward()
+    assert len(later) == 1 and first.weight.grad is None
+    weight_grad(later)
+    whole(x).sum().backward()
+    torch.testing.assert_close(first.weight.grad, whole.weight.grad)
+
+
 def test_gradients_add_up_over_micro_batches_in_any_order():
     layer, x, gradient = layer_and_gradient()
     whole, later = copy.deepcopy(layer), []
@@ -110,7 +133,6 @@ def on_rank(schedule):
     mine = {stage for _, _, stage in schedule.orders[dist.get_rank()]}
     every = layers(schedule.stages * schedule.chunks)
     x, target = (t.chunk(schedule.microbatches) for t in data())
-    x = [each.requires_grad_() for each in x]
     parts = {stage: every[stage] for stage in sorted(mine)}
     worker = Worker(schedule.orders, parts, nn.functional.mse_loss, x[0].shape)
     with trace() as counted:

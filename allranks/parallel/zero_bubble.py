@@ -12,22 +12,28 @@ from torch.autograd.graph import get_gradient_edge
 
 
 class Deferred(torch.autograd.Function):
-    """Apply `module` to `x`; its backward gives the input's gradient, and appends to `later` what W needs."""
+    """Apply `module` to `x`; its backward gives the input's gradient, and appends to `later` what W needs.
+
+    `weights` are those of `module`: named here, so that backward comes by even if `x` needs no gradient.
+    """
 
     @staticmethod
-    def forward(ctx, x, module, later):
+    def forward(ctx, x, module, later, *weights):
         with torch.enable_grad():
             inside = x.detach().requires_grad_()
             y = module(inside)
         ctx.inside, ctx.edge = inside, get_gradient_edge(y)
-        ctx.weights, ctx.later = list(module.parameters()), later
+        ctx.weights, ctx.later = weights, later
         return y.detach()
 
     @staticmethod
     def backward(ctx, gradient):
         ctx.later.append((ctx.edge, gradient, ctx.weights))
-        b = torch.autograd.grad(ctx.edge, ctx.inside, gradient, retain_graph=True)
-        return b[0], None, None
+        edge, inside = ctx.edge, ctx.inside
+        b = [None]  # an input that needs no gradient has no B, and still a W
+        if ctx.needs_input_grad[0]:
+            b = torch.autograd.grad(edge, inside, gradient, retain_graph=True)
+        return b[0], None, None, *(None for _ in ctx.weights)
 
 
 class Split(nn.Module):
@@ -38,7 +44,7 @@ class Split(nn.Module):
         self.module, self.later = module, later
 
     def forward(self, x):
-        return Deferred.apply(x, self.module, self.later)
+        return Deferred.apply(x, self.module, self.later, *self.module.parameters())
 
 
 def split(module, later):
@@ -68,7 +74,7 @@ class Mail:
 
     Two ranks may exchange activations of one stage and gradients of another, and want them in another order
     than they are sent; gloo tells them apart by their tags. (NCCL has no tags.) What was sent is kept until
-    `flush`.
+    `finish_sends`.
     """
 
     def __init__(self, orders, shape):
@@ -91,7 +97,7 @@ class Mail:
         dist.irecv(t, source, tag=tag(kind, k, stage)).wait()
         return t
 
-    def flush(self):
+    def finish_sends(self):
         for request, _ in self.leaving:
             request.wait()
         self.leaving.clear()
@@ -157,5 +163,5 @@ def step(worker, inputs, targets):
         else:
             run_b(worker, k, stage, then_w=kind == "BW")
         worker.held = max(worker.held, len(worker.kept) + len(worker.waiting))
-    worker.flush()
+    worker.finish_sends()
     return worker.loss
