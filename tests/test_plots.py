@@ -128,6 +128,9 @@ def test_each_series_has_a_number_for_each_model():
     (axes,) = plt.gcf().axes
     assert [list(line.get_ydata()) for line in axes.lines] == [[44, 52], [58, 46]]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1.7", "1008"]
+    assert axes.get_ylim()[0] > 0
+    plots.by_model({"states": [33, 51]}, ["1.7", "1008"], "states (GB)", bottom=0)
+    assert plt.gcf().axes[0].get_ylim()[0] == 0
 
 
 def test_what_is_held_in_a_step_ends_at_one():

@@ -60,13 +60,17 @@ def layouts(points, marked):
     plt.show()
 
 
-def by_model(series, names, ylabel):
-    """Draw a line for each of `series`, a dict from its label to a number for each of the models `names`."""
+def by_model(series, names, ylabel, xlabel="model", bottom=None):
+    """Draw a line for each of `series`, a dict from its label to a number for each of the models `names`.
+
+    The vertical axis begins at `bottom`, and without one where the numbers do.
+    """
     plt.figure(figsize=(6, 3.2))
     for (label, values), style in zip(series.items(), ("o-", "s--", "D:", "^-."), strict=False):
         plt.plot(range(len(names)), values, style, label=label)
     plt.xticks(range(len(names)), names)
-    plt.xlabel("model")
+    plt.ylim(bottom=bottom)
+    plt.xlabel(xlabel)
     plt.ylabel(ylabel)
     plt.legend(fontsize=8)
     plt.tight_layout()
