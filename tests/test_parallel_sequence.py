@@ -75,6 +75,14 @@ def test_gradients_are_summed_of_a_module_that_the_running_model_has_not():
     launch(gradients_are, expected, tokens, 2, with_another_norm, world_size=2)
 
 
+def test_tokens_are_refused_that_ranks_cannot_share_evenly():
+    def refused():
+        with pytest.raises(ValueError, match="2 ranks cannot share 63 tokens evenly"):
+            parallel_loss(split(new_model()), digits()[:2, :64])
+
+    launch(refused, world_size=2)
+
+
 def test_what_is_gathered_again_is_not_kept_and_its_gradients_are_the_same():
     def on_rank():
         torch.manual_seed(dist.get_rank())

@@ -33,7 +33,8 @@ def groups_of(sizes):
 class Part(nn.Module):
     """Stage `place` of `stages` of the running model, cut by `parallelize` or not, with equally many layers.
 
-    The first stage takes tokens, the last one returns logits, and between them go hidden states.
+    The first stage takes tokens, (batch, sequence), the last one returns logits, and between them go hidden
+    states, (batch, sequence, hidden). ValueError if the stages cannot share the layers evenly.
     """
 
     def __init__(self, model, place, stages):
@@ -71,7 +72,7 @@ class GroupStage(Stage):
 def gradient_norm(part, groups):
     """Return the norm of the whole model's gradient, on every rank, once the dp ranks have averaged theirs.
 
-    What t ranks have copies of counts 1/t on each of them.
+    A tensor of no dims. What t ranks have copies of counts 1/t on each of them.
     """
     cut, t = cut_parameters(part), dist.get_world_size(groups["tp"])
     squares = sum(p.grad.pow(2).sum() / (1 if p in cut else t) for p in part.parameters())

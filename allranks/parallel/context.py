@@ -44,14 +44,17 @@ def scores(q, k, diagonal=False):
 
 
 def attend(q, k, v, diagonal=False):
-    """Attention to these keys only: the output, and for each query the log of its sum of exponentials."""
+    """Attention to these keys only: the output, and for each query the log of its sum of exponentials.
+
+    They are (…, queries, width) and (…, queries, 1). On the diagonal, no key that comes later is seen.
+    """
     s = scores(q, k, diagonal)
     lse = s.logsumexp(-1, keepdim=True)
     return (s - lse).exp() @ v, lse
 
 
 def merge(one, other):
-    """Attention to two sets of keys, from the attention to each."""
+    """Attention to two sets of keys, from the attention to each: pairs as `attend` returns them."""
     (out_1, lse_1), (out_2, lse_2) = one, other
     lse = torch.logaddexp(lse_1, lse_2)
     return out_1 * (lse_1 - lse).exp() + out_2 * (lse_2 - lse).exp(), lse
@@ -144,7 +147,10 @@ class Ring(torch.autograd.Function):
 
 
 def ring_attention(q, k, v, causal=True, split="contiguous", group=None):
-    """Attention of this rank's queries to the keys and values of all ranks, by a ring."""
+    """Attention of this rank's queries to the keys and values of all ranks, by a ring.
+
+    q, k, v: (batch, heads, tokens of this rank, width), equally many heads; the output is as q.
+    """
     return Ring.apply(q, k, v, causal, split, group)
 
 
@@ -166,7 +172,10 @@ class GatherThenScatter(torch.autograd.Function):
 
 
 def gather_attention(q, k, v, causal=True, split="contiguous", group=None):
-    """Attention of this rank's queries to the keys and values of all ranks, by an all-gather."""
+    """Attention of this rank's queries to the keys and values of all ranks, by an all-gather.
+
+    q, k, v as for `ring_attention`, but k and v may have fewer heads, a divisor of those of q.
+    """
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     pieces = len(places(split, rank, ranks))
     everybodys = GatherThenScatter.apply(torch.stack([k, v]), group).chunk(ranks)
@@ -210,7 +219,11 @@ class Swap(torch.autograd.Function):
 
 
 def ulysses_attention(q, k, v, causal=True, split="contiguous", group=None):
-    """Attention of this rank's queries to the keys and values of all ranks, by all-to-alls."""
+    """Attention of this rank's queries to the keys and values of all ranks, by all-to-alls.
+
+    q, k, v as for `gather_attention`. ValueError for a zig-zag split, and if the ranks cannot share the heads
+    of q or those of k evenly.
+    """
     if split != "contiguous":
         raise ValueError("Ulysses needs contiguous parts: a rank computes whole sequences")
     q, k, v = (Swap.apply(t, 1, 2, group) for t in (q, k, v))
@@ -228,7 +241,11 @@ def layer_forward(layer, x, attention):
 
 
 def context_loss(model, tokens, attention=ring_attention, split="zigzag", group=None):
-    """This rank's share of `loss_of`: the mean over its tokens. The mean of all ranks' shares is the loss."""
+    """This rank's share of `loss_of`: the mean over its tokens. The mean of all ranks' shares is the loss.
+
+    tokens: (batch, sequence + 1), the same on all ranks. ValueError if the sequence cannot be cut into equal
+    pieces, one a rank or two with a zig-zag split.
+    """
     tokens = tokens.to(next(model.parameters()).device)
     positions = torch.arange(tokens.shape[1] - 1, device=tokens.device)
     inputs, targets = (part(t, 1, split, group) for t in (tokens[:, :-1], tokens[:, 1:]))

@@ -33,7 +33,10 @@ class Bucket:
 
 
 class Reducer:
-    """Averages gradients over all ranks inside backward; `lists` says which parameters share a bucket."""
+    """Averages gradients over all ranks inside backward; `lists` says which parameters share a bucket.
+
+    Each parameter has to get a gradient in each backward: without it, its bucket and all later ones stay.
+    """
 
     bucket = Bucket
 
@@ -61,7 +64,10 @@ class Reducer:
 
 
 def packed(parameters, first, cap):
-    """Cut a list of parameters into lists: one ends when it holds `cap` bytes, the first one at `first`."""
+    """Cut a list of parameters into lists, in order: one ends when it holds `cap` bytes or more.
+
+    The first one ends at `first` bytes. A parameter is never cut, so a list may hold more than its limit.
+    """
     lists, held = [[]], 0
     for p in parameters:
         if held >= (cap if len(lists) > 1 else first):

@@ -99,7 +99,11 @@ class Mixture(nn.Module):
 
 
 def exchange(x, sent=None, received=None, group=None):
-    """Rows of `x` to every rank, in their order, and from every rank: equally many, or `sent`, `received`."""
+    """Rows of `x` to every rank, in their order, and from every rank: equally many, or `sent`, `received`.
+
+    x: (rows, …), those for rank 0 first. sent, received: how many rows, a list with a number for each rank.
+    What came is (rows, …), those from rank 0 first.
+    """
     rows = len(x) if received is None else sum(received)
     out = x.new_empty(rows, *x.shape[1:])
     dist.all_to_all_single(out, x.contiguous(), received, sent, group=group)
@@ -157,7 +161,7 @@ class ExpertParallel(Mixture):
 
 
 def ragged(experts, x, counts):
-    """Rows of `x`, `counts` for each of the `Experts`, through theirs."""
+    """Rows of `x`, `counts` for each of the `Experts`, through theirs: (rows, hidden) to the same shape."""
     parts = zip(x.split(counts), experts.up, experts.down, strict=True)
     return torch.cat([F.gelu(rows @ up) @ down for rows, up, down in parts])
 

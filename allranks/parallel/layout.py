@@ -85,7 +85,10 @@ class Sums(torch.autograd.Function):
 
 
 def einsum(spec, *tensors, layout, mesh):
-    """Multiply and sum, with named dims: this rank's blocks of the inputs to its block of the output."""
+    """Multiply and sum, with named dims: this rank's blocks of the inputs to its block of the output.
+
+    spec: "batch io, io hidden -> batch hidden". ValueError if two of its dims are cut along one axis.
+    """
     inputs, output = read(spec)
     there, *backs = sums(spec, layout)
     names = dict.fromkeys(itertools.chain(*inputs))

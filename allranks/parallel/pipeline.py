@@ -11,7 +11,8 @@ import torch.distributed as dist
 class Neighbours:
     """The ranks before and after this one; `shape` is that of a micro-batch between two stages.
 
-    A send returns at once, unless the message before it, to the same rank, has not been received yet.
+    `receive(source)` waits for a tensor of that shape, in float32. `send(t, target)` returns at once, unless
+    the message before it, to the same rank, has not been received yet; `finish_sends()` waits for all.
     """
 
     def __init__(self, shape, device="cpu"):

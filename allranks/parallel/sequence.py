@@ -15,15 +15,21 @@ from . import tensor
 
 
 def all_gather(x, group=None):
-    """Return the whole sequence, of which each rank has the part `x`."""
+    """Return the whole sequence, (batch, tokens, hidden), of which each rank has the part `x`."""
     parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
     dist.all_gather(parts, x.contiguous(), group=group)
     return torch.cat(parts, dim=1)
 
 
 def reduce_scatter(x, group=None):
-    """Return this rank's part of the sum of the ranks' `x`, each a whole sequence."""
-    parts = [part.contiguous() for part in x.chunk(dist.get_world_size(group), 1)]
+    """Return this rank's part of the sum of the ranks' `x`, each a whole sequence.
+
+    (batch, tokens, hidden) to (batch, tokens / ranks, hidden); ValueError if that is not whole.
+    """
+    ranks, tokens = dist.get_world_size(group), x.shape[1]
+    if tokens % ranks:
+        raise ValueError(f"{ranks} ranks cannot share {tokens} tokens evenly")
+    parts = [part.contiguous() for part in x.chunk(ranks, 1)]
     mine = torch.empty_like(parts[0])
     dist.reduce_scatter(mine, parts, group=group)
     return mine
@@ -138,7 +144,10 @@ class SplitHead(tensor.ParallelHead):
 
 
 def split(model, group=None):
-    """Cut the running model and its sequence in place, and return it; `parallel_loss` works on it."""
+    """Cut the running model and its sequence in place, and return it; `parallel_loss` works on it.
+
+    ValueError if the ranks cannot share its words, heads or columns evenly; of the tokens, at the first call.
+    """
     model.token = SplitEmbedding(model.token, group)
     model.position = SplitPositions(model.position, group)
     model.layers = nn.ModuleList(SplitLayer(layer, group) for layer in model.layers)
@@ -153,7 +162,10 @@ def whole_parameters(model):
 
 
 def sum_gradients(model, group=None):
-    """Sum the gradients of what each rank has all of, in one all-reduce: once a step, before it."""
+    """Sum the gradients of what each rank has all of, in place, in one all-reduce: once a step, before it.
+
+    Each of these parameters has to have a gradient.
+    """
     gradients = [p.grad for p in whole_parameters(model)]
     flat = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(flat, group=group)

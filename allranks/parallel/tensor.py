@@ -62,7 +62,10 @@ def cut(t, dim, group=None):
 
 
 class Column(nn.Module):
-    """A linear layer cut by columns: a whole input, behind an f, to this rank's slice of the output."""
+    """A linear layer cut by columns: a whole input, behind an f, to this rank's slice of the output.
+
+    (…, inputs) to (…, outputs / ranks); the weight is (outputs / ranks, inputs).
+    """
 
     def __init__(self, linear, group=None):
         super().__init__()
@@ -74,7 +77,10 @@ class Column(nn.Module):
 
 
 class Row(nn.Module):
-    """A linear layer cut by rows: this rank's slice of the input to the whole output."""
+    """A linear layer cut by rows: this rank's slice of the input to the whole output, the same on all ranks.
+
+    (…, inputs / ranks) to (…, outputs); the weight is (outputs, inputs / ranks), and the bias is whole.
+    """
 
     def __init__(self, linear, group=None):
         super().__init__()
@@ -164,7 +170,11 @@ def cut_parameters(part):
 
 
 def parallelize(model, group=None):
-    """Cut the running model in place, and return it: it gives slices of the logits now."""
+    """Cut the running model in place, and return it: it gives slices of the logits now.
+
+    (batch, tokens) to (batch, tokens, vocabulary / ranks). ValueError if the ranks cannot share its words,
+    heads or columns evenly.
+    """
     model.token = ParallelEmbedding(model.token, group)
     layers = [ParallelLayer(layer, group) for layer in model.layers]
     model.layers = nn.ModuleList(layers)
@@ -173,7 +183,10 @@ def parallelize(model, group=None):
 
 
 def parallel_loss(model, tokens, group=None):
-    """What `loss_of` computes, from slices of the logits."""
+    """What `loss_of` computes, from slices of the logits: a mean, the same on all ranks.
+
+    tokens: (batch, sequence + 1), of which the first are the inputs and the last the targets.
+    """
     tokens = tokens.to(next(model.parameters()).device)
     logits = model(tokens[:, :-1]).flatten(0, 1)
     return parallel_cross_entropy(logits, tokens[:, 1:].flatten(), group)
