@@ -358,6 +358,10 @@ def local_parts(model):
     return {n: p.to_local().detach() for n, p in model.named_parameters()} if dist.get_rank() == 0 else {}
 
 
+def only_on_rank_0(model):
+    return by_hand(model) or None
+
+
 @pytest.mark.parametrize(
     "answer, hint",
     [
@@ -365,6 +369,10 @@ def local_parts(model):
         (everywhere, "on eight ranks of a server, eight models"),
         (wrapped_names, "lacks"),
         (local_parts, "is not the whole weight"),
+        (lambda model: None, "Rank 0 returned None: the line is missing that returns the state dict"),
+        (only_on_rank_0, "Rank 1 returned None: the line is missing that returns an empty dict"),
+        (lambda model: 3, "Rank 0 returned a int, and not a state dict"),
+        (lambda model: {"head.weight": None}, "a dict with a None in it, and not a state dict"),
     ],
 )
 def test_wrong_state_dicts(capfd, answer, hint):

@@ -40,7 +40,8 @@ def the_same_in_each_call(x, rate):
         (own_dice, "not those of one process"),
         (the_same_in_each_call, "the second is not"),
         (lambda x, rate: (as_one_process(x, rate) != 0) * x, "1 - rate"),
-        (lambda x, rate: None, "not a tensor"),
+        (lambda x, rate: None, "returns None"),
+        (lambda x, rate: 3, "returns int, not a tensor"),
     ],
 )
 def test_dropout_of_parts_is_that_of_one_process(capsys, answer, says):

@@ -92,6 +92,16 @@ def test_a_missing_part_is_named(cell, before, after, what):
     assert any((what or "a task") in said for _, said in labs.missing_parts(made))
 
 
+def test_a_task_has_the_name_of_its_heading_in_the_milestone():
+    made = notebook()
+    made.cells[5].outputs = [nbformat.v4.new_output("stream", text="✓ two times\n✓ It is twice.\n")]
+    assert list(labs.missing_parts(made)) == [
+        ("milestone", "prints 'two times' for the task that its heading calls 'twice'")
+    ]
+    made.cells[5].outputs[0].text = "✓ twice\n✓ It is twice.\n"
+    assert list(labs.missing_parts(made)) == []
+
+
 def test_run_writes_the_lab_and_check_compares_it(tmp_path):
     folder = tmp_path / "notebooks" / "labs"
     folder.mkdir(parents=True)

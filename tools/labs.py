@@ -81,3 +81,17 @@ def missing_parts(notebook):
     ):
         if not found:
             yield None, f"is a lab without {what}"
+    yield from names_that_differ(notebook)
+
+
+def names_that_differ(notebook):
+    """Yield (cell id, what) for every task that the milestone prints by another name than its heading."""
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    headings = [name for text in texts for name in re.findall(r"^## Task \d+: (.*)$", text, re.MULTILINE)]
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and ".milestone(" in cell.source:
+            printed = "".join(output.get("text", "") for output in cell.outputs)
+            names = re.findall(r"^[✓✗] (.*)$", printed, re.MULTILINE)[: len(headings)]
+            for heading, name in zip(headings, names):
+                if heading != name:
+                    yield cell.id, f"prints {name!r} for the task that its heading calls {heading!r}"

@@ -40,6 +40,7 @@ def dropout(answer):
         expected = torch.native_dropout(x, rate, True)[0]
         parts = [parts[call] for parts in ranks]
         for rank, part in enumerate(parts):
+            assert part is not None, f"Rank {rank} returns None: `drop` returns what is left of `x`."
             assert isinstance(part, torch.Tensor), f"Rank {rank} returns {type(part).__name__}, not a tensor."
             assert part.shape == (2, 8, 8), f"Rank {rank} returns {tuple(part.shape)}, not (2, 8, 8)."
         masks = [part != 0 for part in parts]

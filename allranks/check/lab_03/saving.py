@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor
 from allranks import memory
 from allranks.check import exercise, labs
 from allranks.check.lab_03.common import (
+    LR,
     MAX_NORM,
     cut_in_units,
     device_of_rank,
@@ -39,11 +40,14 @@ def full_state(answer):
         before = [p.to_local().clone() for p in model.parameters()]
         found = answer(model)
         same = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
+        if found is None or found is ...:
+            return "nothing", same
         if not isinstance(found, dict):
-            return f"{type(found).__name__}", same
-        kinds = {type(value).__name__ for value in found.values()}
-        if kinds - {"Tensor", "Parameter"}:
-            return min(kinds - {"Tensor", "Parameter"}), same
+            return f"a {type(found).__name__}", same
+        kinds = {"None" if value is None else type(value).__name__ for value in found.values()}
+        others = kinds - {"Tensor", "Parameter"}
+        if others:
+            return "DTensor" if "DTensor" in others else f"a dict with a {min(others)} in it", same
         devices = {value.device.type for value in found.values()}
         return (found if dist.get_rank() == 0 else len(found), devices), same
 
@@ -52,6 +56,10 @@ def full_state(answer):
         for rank, (found, same) in enumerate(ranks):
             assert found != "DTensor", (
                 f"Rank {rank} returned DTensors: these are this rank's shards, and no plain model takes them."
+            )
+            assert found != "nothing", (
+                f"Rank {rank} returned None: the line is missing that returns "
+                f"{'an empty dict' if rank else 'the state dict, names and whole weights'}."
             )
             assert not isinstance(found, str), f"Rank {rank} returned {found}, and not a state dict."
             assert same, f"Rank {rank} holds other weights than before the call."
@@ -185,8 +193,11 @@ def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, sav
         for rank, (_, bytes_held, _) in enumerate(ranks):
             states = tuple(memory.zero_states(Ψ, 4, 3, "fp32"))
             assert bytes_held == states, f"Rank {rank} holds {bytes_held} bytes, and not {states}."
-        for name, value in halfway.items():
-            assert torch.allclose(ranks[0][2][name], value, atol=1e-5), (
+        for (
+            name,
+            value,
+        ) in halfway.items():  # Adam enlarges rounding of small gradients
+            assert torch.allclose(ranks[0][2][name], value, atol=LR / 20), (
                 f"{name} in the state dict of step 2 is not that of one process."
             )
         low = on_ranks(in_bf16, world_size=2)[0][-1]
@@ -201,12 +212,12 @@ def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, sav
     labs.milestone(
         [
             ("units from the inside out", wrap, wrap_),
-            ("bytes held, measured", held, held_),
+            ("memory against DDP, measured", held, held_),
             ("a strategy for a budget", strategy, strategy_),
             ("a precision for each unit", precision, policies, places),
             ("clipping across shards", clip, clip_),
             ("a whole state dict on rank 0", full_state, full_state_),
-            ("a checkpoint in shards", checkpoint, save, load),
+            ("stop on four ranks, resume on two", checkpoint, save, load),
         ],
         whole,
         "a model that no rank holds whole, trained, saved, and resumed on other ranks.",

@@ -115,7 +115,7 @@ def milestone(step_of, loss_function, unscaled, scaler, scaled_step, shared_scal
 
     labs.milestone(
         [
-            ("autocast around forward and loss", forward_backward, step_of),
+            ("where autocast begins and ends", forward_backward, step_of),
             ("a loss that adds up in fp32", cross_entropy, loss_function),
             ("gradients without the scale", unscale, unscaled),
             ("the decisions of GradScaler", loss_scaler, scaler),
