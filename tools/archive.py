@@ -10,7 +10,7 @@ from downloads import ARCHIVE, FIRST_PAGE, PDF, filled
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "all-ranks"
 BESIDE = ("LICENSE", "LICENSE-TEXT", "CITATION.cff")
-NOT_READ = (ARCHIVE, PDF, ".buildinfo", "objects.inv")
+NOT_READ = (ARCHIVE, PDF, ".buildinfo", "objects.inv", "sitemap.xml")
 SAID = '<p class="ar-downloads">This is the copy for reading without a network.</p>'
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 

@@ -1,14 +1,20 @@
-"""Every link inside the book leads to a page, a file or a heading that exists."""
+"""Every link inside the book leads to something that exists, and each page has one published address."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import pytest
-from built_book import built_pages
+import yaml
+from allranks_book.repository import Repository
+from built_book import ROOT, built_pages
+
+PUBLISHED = Repository(**yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]).pages
 
 
 @cache
@@ -56,3 +62,15 @@ def dead_links(page: Path, site: Path) -> list[str]:
 @pytest.mark.parametrize("name", [*built_pages(), "index.html"])
 def test_no_link_is_dead(name, site):
     assert dead_links(site / name, site) == []
+
+
+@pytest.mark.parametrize("name", built_pages())
+def test_a_page_names_its_published_address(name, site):
+    text = (site / name).read_text(encoding="utf-8")
+    assert re.findall(r'<link rel="canonical" href="([^"]*)"', text) == [f"{PUBLISHED}/{name}"]
+
+
+def test_the_sitemap_lists_every_page(site):
+    places = ElementTree.parse(site / "sitemap.xml").findall("{*}url/{*}loc")
+    listed = [place.text.removeprefix(f"{PUBLISHED}/") for place in places]
+    assert listed == [name for name in built_pages() if name != "search.html"]

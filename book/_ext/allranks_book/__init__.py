@@ -23,6 +23,7 @@ CONCERNS = [
     "reading",
     "scripts",
     "search",
+    "sitemap",
     "styles",
     "terms",
 ]
