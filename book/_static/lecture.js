@@ -20,6 +20,15 @@
     ["leave", ["Escape"], "Esc", "Leave a control, then the lecture"],
   ];
   const action = new Map(KEYS.flatMap(([name, keys]) => keys.map((key) => [key, name])));
+  // Whoever speaks to the computer, or hits keys unawares, can switch off those of one letter or sign.
+  const STORE = "allranks-lecture-letters";
+  const isLetter = (key) => key.length === 1 && key !== " ";
+  let letters = true;
+  try {
+    letters = localStorage.getItem(STORE) !== "off";
+  } catch {
+    // no storage: they are on until switched off
+  }
   let lecture; // what is remembered while slides are shown: undefined on the page
 
   const titleOf = (section) => section.querySelector("h1, h2, h3").firstChild.textContent;
@@ -50,9 +59,22 @@
 
   function makeHelp() {
     const rows = KEYS.map(([, , keys, words]) => `<tr><th scope="row">${keys}</th><td>${words}</td></tr>`).join("");
-    return made("dialog", { class: "ar-lecture-help", "aria-label": "Keys of the lecture" }, `<table>${rows}</table>
+    const help = made("dialog", { class: "ar-lecture-help", "aria-label": "Keys of the lecture" }, `<table>${rows}</table>
+      <p><label><input type="checkbox"${letters ? " checked" : ""}> Letters and signs are keys, <kbd>p</kbd> on the page too</label></p>
       <p>Keys go to a slider or a menu while it has the focus. A clicker sends Page up and Page down; swipe on a touch screen.</p>
       <form method="dialog"><button>Close</button></form>`);
+    help.addEventListener("change", ({ target }) => useLetters(target.checked));
+    return help;
+  }
+
+  function useLetters(wanted) {
+    letters = wanted;
+    try {
+      if (letters) localStorage.removeItem(STORE);
+      else localStorage.setItem(STORE, "off");
+    } catch {
+      // no storage: until the page is left
+    }
   }
 
   // Notes stand behind what they speak of: those of this section, else the next ones.
@@ -235,6 +257,7 @@
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("#pst-search-dialog[open]")) return;
     const focused = document.activeElement;
+    if (isLetter(event.key) && !letters && !root.hasAttribute("data-ar-blank")) return;
     if (!lecture) {
       if (event.key !== "p" || focused.matches(CONTROL)) return;
       event.preventDefault();

@@ -271,6 +271,32 @@ def test_help_lists_every_key(at_stage):
     assert at(page) == 2
 
 
+def test_keys_of_one_letter_can_be_switched_off_and_stay_off(at_stage):
+    page = at_stage(RANKS).page
+    page.keyboard.press("p")
+    page.keyboard.press("?")
+    letters = page.get_by_role("checkbox", name="Letters and signs are keys")
+    letters.uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page.locator(NOTES)).to_be_hidden()
+    page.get_by_role("button", name="Notes").click()
+    expect(page.locator(NOTES)).to_be_visible()
+    page.keyboard.press("PageDown")
+    assert at(page) == 2
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.reload()
+    page.keyboard.press("p")
+    expect(page.locator(STATUS)).to_have_count(0)
+    page.locator(".btn-lecture-button").click()
+    page.get_by_role("button", name="Keys (?)").click()
+    letters.check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page.locator(NOTES)).to_be_visible()
+
+
 def test_a_swipe_turns_the_slide(at_stage):
     page = at_stage(RANKS, has_touch=True).page
     page.set_viewport_size({"width": 390, "height": 844})
