@@ -108,7 +108,7 @@ def site(tmp_path):
     page = tmp_path / "site" / downloads.FIRST_PAGE
     page.parent.mkdir(parents=True)
     page.write_text(f"<p>before</p>{downloads.START}<p>after</p>", encoding="utf-8")
-    for name in (downloads.PDF, downloads.ARCHIVE, "index.html", ".buildinfo"):
+    for name in (downloads.PDF, downloads.ARCHIVE, "index.html", ".buildinfo", "sitemap.xml"):
         (tmp_path / "site" / name).write_bytes(b"x" * 2_000_000)
     return tmp_path / "site"
 

@@ -62,7 +62,7 @@
     const help = made("dialog", { class: "ar-lecture-help", "aria-label": "Keys of the lecture" }, `<table>${rows}</table>
       <p><label><input type="checkbox"${letters ? " checked" : ""}> Letters and signs are keys, <kbd>p</kbd> on the page too</label></p>
       <p>Keys go to a slider or a menu while it has the focus. A clicker sends Page up and Page down; swipe on a touch screen.</p>
-      <form method="dialog"><button>Close</button></form>`);
+      <form method="dialog"><button autofocus>Close</button></form>`);
     help.addEventListener("change", ({ target }) => useLetters(target.checked));
     return help;
   }

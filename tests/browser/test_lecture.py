@@ -129,6 +129,7 @@ def test_every_chapter_is_walked_through_forth_and_back(at_stage, path):
 WHOLE = """() => {
   const page = document.documentElement.cloneNode(true);
   page.querySelectorAll("#pst-page-toc-nav, #pst-back-to-top, .ar-drawing").forEach(one => one.remove());
+  page.querySelector("body").classList.toggle("scrolled", true);
   // scrollable.js sets these anew whenever a size changes.
   for (const one of page.querySelectorAll(":is(pre, .pst-scrollable-table-container)[tabindex]")) {
     const set = one.getAttribute("tabindex");
@@ -263,6 +264,7 @@ def test_help_lists_every_key(at_stage):
     page.keyboard.press("p")
     page.keyboard.press("?")
     assert page.locator(".ar-lecture-help tr").count() == 11
+    expect(page.get_by_role("button", name="Close")).to_be_focused()
     page.keyboard.press("PageDown")
     assert at(page) == 1
     page.keyboard.press("Escape")
@@ -354,5 +356,7 @@ def test_is_accessible(at_stage, theme):
     for selector in ("h1", ".solution"):
         go_to(page, selector)
         assert page.evaluate(FINDINGS) == []
+    page.keyboard.press("?")
+    assert page.evaluate(FINDINGS) == []
     page.keyboard.press("?")
     assert page.evaluate(FINDINGS) == []
