@@ -1,13 +1,13 @@
 # Two commands: `make book` to read it, `make test` to check it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book offline test notebooks clean
+.PHONY: help setup book offline test gpu-check notebooks clean
 
 # Node of the set-up, where the machine has none, and the tools of the book are in .venv/bin.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 help:       ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup:      ## Install what is missing into .venv and node_modules
 	@bash tools/setup.sh
@@ -23,6 +23,9 @@ offline: setup ## Build the book, and from its pages one PDF and one zip archive
 
 test:       ## Run every check, as continuous integration does
 	@bash .ci/run
+
+gpu-check: setup ## Check the book on this machine's GPUs; without one, run the same dry on the CPU
+	@python tools/gpu_check.py
 
 notebooks: setup ## Execute every notebook and store its outputs
 	@python tools/nb.py run

@@ -7,6 +7,10 @@ import pytest
 from kernel import leftovers
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+if (
+    "ALLRANKS_ON_GPU" not in os.environ
+):  # set by tools/gpu_check.py; otherwise a test is of the CPU everywhere
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 TOKEN = leftovers.mark()  # before any test starts a process
 
 

@@ -5,8 +5,6 @@ import signal
 import time
 from collections import namedtuple
 
-from jupyter_client.manager import KernelManager
-
 Cell = namedtuple("Cell", "text error seconds arrivals")
 Cell.__doc__ = """What a cell showed: its streams and results as `text`, its `error` message or None, the
 `seconds` it took, and when each piece of text arrived (`arrivals`, seconds after the start)."""
@@ -16,6 +14,8 @@ class Kernel:
     """`with Kernel() as kernel: kernel.run("1 + 1").text == "2"`; a variable set to None is not set."""
 
     def __init__(self, timeout=30, **environment):
+        from jupyter_client.manager import KernelManager  # those who only look for leftovers need no Jupyter
+
         self.timeout = timeout
         self.manager = KernelManager(kernel_name="python3")
         self.environment = environment

@@ -1,0 +1,224 @@
+#!/usr/bin/env python
+"""Check the book on this machine's GPUs: `make gpu-check`, or `python tools/gpu_check.py speed training`.
+
+Without a GPU it says so, and runs dry: the same code on the CPU, with small sizes. Each part takes less than
+ten minutes on one GPU and can be run alone; what it finds goes into the page of this machine.
+"""
+
+import argparse
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from on_gpu import machine as machines  # noqa: E402
+from on_gpu import suites, table  # noqa: E402
+
+PARTS = ("launch", "notebooks", "memory", "speed", "training")
+LIMIT = 540  # seconds that a suite of tests may take
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+
+def run_suites(machine, chosen, folder):
+    """Run suites of tests: their results, and what failed."""
+    done = [suites.run(suite, machine, folder, LIMIT) for suite in chosen]
+    problems = [f"{test}: {message}" for each in done for test, message in each.failures]
+    problems += [f"{each.what}: no test passed" for each in done if not each.passed and not each.failures]
+    return {"suites": [each._asdict() for each in done], "problems": problems}
+
+
+def launch_part(machine, folder):
+    """The launch tests: ranks on the device, and every fault."""
+    return run_suites(machine, suites.launch_suites(machine), folder)
+
+
+def notebooks_part(machine, folder):
+    """The notebooks of the book."""
+    return run_suites(machine, suites.notebook_suites(machine), folder)
+
+
+def memory_part(machine, folder):
+    """The memory formulas beside what the device held."""
+    from megatron_layer import Layer
+    from on_gpu import held
+
+    small = {"layers": 2, "hidden": 32, "heads": 2, "sequence": 16, "vocabulary": 64, "batch": 2}
+    found = held.rows(machine.device, Layer, **(small if machine.device == "cpu" else {}))
+    problems = [
+        f"{r.what}: the formula says {r.formula:,} B, counted are {r.counted:,} B"
+        for r in found
+        if held.agrees(r) is False
+    ]
+    return {"rows": [r._asdict() for r in found], "problems": problems}
+
+
+def speed_part(machine, folder):
+    """Ceilings of the device, and what the book builds by hand beside torch's own."""
+    from on_gpu import ceilings, taught, timing
+
+    from allranks import hardware, launch
+    from allranks.transformer import decoder
+
+    device, (ranks, backend) = machine.device, machines.world(machine)
+    where = {"world_size": ranks, "backend": backend, "timeout": 300.0}
+    if device == "cuda":
+        copies, sides = [64 * MIB, GIB, 4 * GIB], [1024, 2048, 4096, 8192, 16384]
+        sums, rounds = [8 * KIB, 256 * KIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB], 15
+        model, batch = decoder(8, 2048, 16, 50304, 1024, tied=False), 8
+        attention = (decoder(1, 2048, 16, 50304, 8192, tied=False), 1)
+    else:
+        copies, sides, sums, rounds = [64 * KIB, MIB], [64, 128], [8 * KIB, 256 * KIB], 3
+        model, batch = decoder(2, 32, 4, 64, 16, tied=False), 2
+        attention = (decoder(1, 32, 4, 64, 32, tied=False), 1)
+    published = hardware.accelerator(machine.accelerator).peak if machine.accelerator else {}
+    found = {
+        "copy": ceilings.copy_ceiling(device, copies),
+        "matmul": ceilings.matmul_ceiling(device, sides),
+        "published": published,
+        "ranks": ranks,
+        "backend": backend,
+        "rounds": rounds,
+        "pairs": [],
+        "problems": [],
+    }
+    give_back(machine)
+    try:
+        on_ranks = launch(ceilings.all_reduce_seconds, sums, **where)
+        found["all_reduce"] = ceilings.bus_bandwidths(on_ranks)
+    except Exception as error:  # the rest can still be measured
+        found["problems"].append(f"all-reduce: {error}")
+    for name, (_, theirs) in taught.PAIRS.items():
+        pair = {"ours": name, "torch": theirs}
+        shape, sequences = attention if name == "attention ring" else (model, batch)
+        print(f"{name} beside {theirs}", flush=True)
+        try:
+            on_ranks = launch(taught.on_rank, name, shape, sequences, rounds, **where)
+            ours, its = (timing.slowest([rank[who] for rank in on_ranks]) for who in ("ours", "torch"))
+            pair["ours_seconds"], pair["torch_seconds"] = timing.median(ours), timing.median(its)
+            pair["ratio"] = timing.ratio_of_medians(ours, its)
+        except Exception as error:
+            found["problems"].append(f"{name}: {error}")
+        found["pairs"].append(pair)
+    return found
+
+
+def training_part(machine, folder):
+    """A model that fills the device: seconds a step, MFU, and where the rest goes."""
+    from on_gpu import ceilings, sizing, timing, training, where
+
+    from allranks import hardware
+    from allranks.transformer import parameters, step_flops
+
+    if machine.device == "cuda":
+        compiler, steps, sides, sizes = "inductor", 10, [8192, 16384], {}
+    else:
+        compiler, steps, sides = "aot_eager", 3, [128]
+        sizes = {"width": 16, "sequence": 32, "vocabulary": 128}
+    (best, _), *_ = ceilings.best_of(ceilings.matmul_ceiling(machine.device, sides, ["bf16"])).values()
+    give_back(machine)
+    with ceilings.float32_precision("high"):
+        shape, batch, run = training.fill(machine, compiler, steps, Path(folder) / "trace.json", **sizes)
+    peak, peak_name = best, "the best product measured here, for want of a published peak"
+    if machine.accelerator:
+        peak, peak_name = hardware.peak(machine.accelerator, "bf16"), "the published peak"
+    step = timing.median(run.seconds)
+    events = where.read(run.trace)
+    seen = any(category in where.ON_GPU for category, *_ in events) or machine.device == "cpu"
+    by_kind = where.seconds_by_kind(events, step) if seen else None
+    alone = training.seconds_of_products(shape, batch, machine.device)
+    problems = [] if run.losses[-1] < run.losses[0] else [f"the loss does not fall: {run.losses}"]
+    if not seen:
+        problems.append("the profiler saw no kernel")
+    return {
+        "shape": shape._asdict(),
+        "parameters": parameters(shape),
+        "batch": batch,
+        "compiler": compiler,
+        "first_seconds": run.first,
+        "step_seconds": step,
+        "seconds_of_steps": run.seconds,
+        **training.utilisation(shape, batch, step, peak),
+        "peak": peak,
+        "peak_name": peak_name,
+        "of_best_product": step_flops(shape, batch) / step / best,
+        "predicted_bytes": sizing.step_bytes(shape, batch),
+        "peak_bytes": run.peak,
+        "losses": [run.losses[0], run.losses[-1]],
+        "products_seconds": alone,
+        "by_kind": by_kind,
+        "unnamed": where.unnamed(events),
+        "paragraph": where.paragraph(step, by_kind, step_flops(shape, batch) / peak, alone, peak_name),
+        "problems": problems,
+    }
+
+
+def give_back(machine):
+    """Let ranks have the memory that this process has kept."""
+    if machine.device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+RUN = {
+    "launch": launch_part,
+    "notebooks": notebooks_part,
+    "memory": memory_part,
+    "speed": speed_part,
+    "training": training_part,
+}
+
+
+def check(machine, parts, folder=None):
+    """Run parts and write the page; return the problems, each as a line."""
+    path, said = table.path_of(machine, folder), []
+    scratch = table.DRY if folder is None else Path(folder)
+    scratch.mkdir(parents=True, exist_ok=True)
+    if machine.device == "cpu":
+        import torch
+
+        torch.set_num_threads(1)  # as on a rank
+    for part in parts:
+        print(f"==== {part}", flush=True)
+        start = time.monotonic()
+        try:
+            machines.need(part)
+            results = RUN[part](machine, scratch)
+        except machines.NotPossible as error:
+            said.append(f"{part}: {error}")
+            print(said[-1], flush=True)
+            continue
+        results |= {"date": date.today().isoformat(), "seconds": time.monotonic() - start}
+        table.add(path, machine, machines.software(machine), part, results)
+        said += [f"{part}: {problem}" for problem in results["problems"]]
+        print(f"==== {part}: {len(results['problems'])} problems, {results['seconds']:.0f} s", flush=True)
+    print(f"results: {path.with_suffix('.md')}")
+    return said
+
+
+def main():
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all if left out")
+    parser.add_argument("--device", choices=["cuda", "cpu"], help="a GPU if there is one; cpu: the dry run")
+    parser.add_argument("--gpus", type=int, help="how many GPUs to use; all if left out")
+    parser.add_argument("--to", type=Path, help="the folder of the results; benchmarks/gpu if left out")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    try:
+        machine = machines.find(options.device, options.gpus)
+        if machine.device == "cpu" and options.device is None:
+            print(f"No GPU to check: {machines.reason()} This is a dry run on the CPU.", flush=True)
+    except machines.NotPossible as error:
+        sys.exit(f"gpu-check: {error}")
+    print(f"{machine.name}", flush=True)
+    if problems := check(machine, options.parts or PARTS, options.to):
+        sys.exit("gpu-check found problems:\n" + "\n".join(f"- {each}" for each in problems))
+
+
+if __name__ == "__main__":
+    main()
