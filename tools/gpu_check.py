@@ -8,6 +8,7 @@ ten minutes on one GPU and can be run alone; what it finds goes into the page of
 import argparse
 import sys
 import time
+import traceback
 from datetime import date
 from pathlib import Path
 
@@ -45,9 +46,18 @@ def memory_part(machine, folder):
     from megatron_layer import Layer
     from on_gpu import held
 
-    small = {"layers": 2, "hidden": 32, "heads": 2, "sequence": 16, "vocabulary": 64, "batch": 2}
-    found = held.rows(machine.device, Layer, **(small if machine.device == "cpu" else {}))
-    problems = [
+    from allranks.transformer import decoder
+
+    shape, batch = decoder(8, 1024, 8, 8192, 1024, tied=False), 4
+    if machine.device == "cpu":
+        shape, batch = decoder(2, 32, 2, 64, 16, tied=False), 2
+    problems = []
+
+    def failed(what, error):
+        problems.append(f"{what}: {type(error).__name__}: {error}")
+
+    found = held.rows(shape, batch, machine.device, Layer, failed)
+    problems += [
         f"{r.what}: the formula says {r.formula:,} B, counted are {r.counted:,} B"
         for r in found
         if held.agrees(r) is False
@@ -59,7 +69,7 @@ def speed_part(machine, folder):
     """Ceilings of the device, and what the book builds by hand beside torch's own."""
     from on_gpu import ceilings, taught, timing
 
-    from allranks import hardware, launch
+    from allranks import launch
     from allranks.transformer import decoder
 
     device, (ranks, backend) = machine.device, machines.world(machine)
@@ -73,11 +83,10 @@ def speed_part(machine, folder):
         copies, sides, sums, rounds = [64 * KIB, MIB], [64, 128], [8 * KIB, 256 * KIB], 3
         model, batch = decoder(2, 32, 4, 64, 16, tied=False), 2
         attention = (decoder(1, 32, 4, 64, 32, tied=False), 1)
-    published = hardware.accelerator(machine.accelerator).peak if machine.accelerator else {}
     found = {
         "copy": ceilings.copy_ceiling(device, copies),
         "matmul": ceilings.matmul_ceiling(device, sides),
-        "published": published,
+        "published": published_peaks(machine),
         "ranks": ranks,
         "backend": backend,
         "rounds": rounds,
@@ -109,7 +118,6 @@ def training_part(machine, folder):
     """A model that fills the device: seconds a step, MFU, and where the rest goes."""
     from on_gpu import ceilings, sizing, timing, training, where
 
-    from allranks import hardware
     from allranks.transformer import parameters, step_flops
 
     if machine.device == "cuda":
@@ -122,11 +130,11 @@ def training_part(machine, folder):
     with ceilings.float32_precision("high"):
         shape, batch, run = training.fill(machine, compiler, steps, Path(folder) / "trace.json", **sizes)
     peak, peak_name = best, "the best product measured here, for want of a published peak"
-    if machine.accelerator:
-        peak, peak_name = hardware.peak(machine.accelerator, "bf16"), "the published peak"
+    if published := published_peaks(machine).get("bf16"):
+        peak, peak_name = published, "the published peak"
     step = timing.median(run.seconds)
-    events = where.read(run.trace)
-    seen = any(category in where.ON_GPU for category, *_ in events) or machine.device == "cpu"
+    events = where.read(run.trace) if run.trace else []
+    seen = any(category in where.ON_GPU or machine.device == "cpu" for category, *_ in events)
     by_kind = where.seconds_by_kind(events, step) if seen else None
     alone = training.seconds_of_products(shape, batch, machine.device)
     problems = [] if run.losses[-1] < run.losses[0] else [f"the loss does not fall: {run.losses}"]
@@ -153,6 +161,13 @@ def training_part(machine, folder):
         "paragraph": where.paragraph(step, by_kind, step_flops(shape, batch) / peak, alone, peak_name),
         "problems": problems,
     }
+
+
+def published_peaks(machine):
+    """FLOP/s of the device by dtype, by `allranks.hardware`; empty if it has no such device."""
+    from allranks import hardware
+
+    return hardware.accelerator(machine.accelerator).peak if machine.accelerator else {}
 
 
 def give_back(machine):
@@ -190,6 +205,11 @@ def check(machine, parts, folder=None):
         except machines.NotPossible as error:
             said.append(f"{part}: {error}")
             print(said[-1], flush=True)
+            continue
+        except Exception as error:  # the other parts can still run
+            traceback.print_exc()
+            first, *_ = [*str(error).strip().splitlines(), ""]
+            said.append(f"{part} broke off: {type(error).__name__}: {first}")
             continue
         results |= {"date": date.today().isoformat(), "seconds": time.monotonic() - start}
         table.add(path, machine, machines.software(machine), part, results)

@@ -73,6 +73,41 @@ def test_the_scaled_model_is_the_running_one_in_another_size():
     assert model(held.random_tokens(shape, 2, "cpu")[:, :-1]).shape == (2, 24, 96)
 
 
+def test_on_a_gpu_bytes_are_those_that_tensors_asked_for(monkeypatch):
+    said = iter([(1000, 1000), (1700, 2500)])  # bytes now, and at most
+
+    def statistics():
+        now, most = next(said)
+        return {"requested_bytes.all.current": now, "requested_bytes.all.peak": most}
+
+    given = iter([1024, 2560])
+    for name in ("synchronize", "reset_peak_memory_stats"):
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda: None)
+    monkeypatch.setattr("torch.cuda.memory_stats", statistics)
+    monkeypatch.setattr("torch.cuda.memory_allocated", lambda: next(given))
+    with held.Counted("cuda") as counted:
+        pass
+    assert (counted.kept, counted.peak, counted.given) == (700, 1500, 1536)
+
+
+def test_a_count_that_is_not_the_formula_s_is_found():
+    row = held.Row("weights", 1000, 1001, 0, 0)
+    assert not held.agrees(row)
+    assert held.agrees(row._replace(slack=1))
+    assert held.agrees(row._replace(slack=None)) is None
+
+
+def test_a_comparison_that_cannot_be_made_does_not_stop_the_others(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("No available kernel.")
+
+    monkeypatch.setattr(held, "activation_rows", refuse)
+    failures, shape = [], decoder(1, 16, 2, 32, 8, tied=False)
+    found = held.rows(shape, 1, "cpu", None, lambda what, error: failures.append((what, str(error))))
+    assert failures == [("activations", "No available kernel.")]
+    assert len(found) == 8
+
+
 @pytest.mark.parametrize(
     "name, kind",
     [

@@ -10,7 +10,7 @@ from collections import namedtuple
 from itertools import accumulate
 
 from allranks import memory
-from allranks.transformer import decoder, parameters
+from allranks.transformer import parameters
 
 from .timing import finish
 
@@ -218,12 +218,17 @@ def peak_row(shape, batch, device):
     return Row("a whole step at its fullest, beside states and activations", formula, fullest, None, 0)
 
 
-def rows(device, megatron_layer, layers=8, hidden=1024, heads=8, sequence=1024, vocabulary=8192, batch=4):
-    """All comparisons, on a model of these sizes."""
-    shape = decoder(layers, hidden, heads, vocabulary, sequence, tied=False)
-    return [
-        *state_rows(shape, device),
-        *activation_rows(shape, batch, device, megatron_layer),
-        cache_row(shape, batch, device),
-        peak_row(shape, batch, device),
-    ]
+def rows(shape, batch, device, megatron_layer, failed):
+    """All comparisons; `failed(what, error)` is told of those that could not be made."""
+    found = []
+    for what, counted in (
+        ("states", lambda: state_rows(shape, device)),
+        ("activations", lambda: activation_rows(shape, batch, device, megatron_layer)),
+        ("keys and values", lambda: [cache_row(shape, batch, device)]),
+        ("a whole step", lambda: [peak_row(shape, batch, device)]),
+    ):
+        try:
+            found.extend(counted())
+        except RuntimeError as error:  # an old GPU has no attention in tiles, a full one no memory
+            failed(what, error)
+    return found

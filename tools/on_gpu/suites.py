@@ -32,7 +32,8 @@ def launch_suites(machine):
         files = [str(ROOT / f"tests/test_{name}.py") for name in names]
         what = "the book's launch tests on this machine's CPU, under its build of torch"
         what += "" if find_spec("ipykernel") else "; without those in kernels, since Jupyter is not here"
-        suites.append(Suite("launch on the CPU", what, False, [*files, "-q"]))
+        workers = ["-n", "4", "--dist", "loadfile"] if find_spec("xdist") else []
+        suites.append(Suite("launch on the CPU", what, False, [*files, "-q", *workers]))
     return suites
 
 
