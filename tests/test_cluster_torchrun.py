@@ -67,7 +67,7 @@ def agent(number, prefix, address, interface, master, script, folder):
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": interface,
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # else a restart of two agents on one machine hangs
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # else the restarted ranks find old addresses, and hang
     }
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,

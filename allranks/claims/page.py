@@ -71,7 +71,7 @@ class Table(namedtuple("Table", "claims papers cited")):
         if claim.why and status in ("erratum", "differs"):
             status = f"<a href='#why-{claim.id}'>{status}</a>"
         return (
-            f"\n<tr id='{claim.id}'{attribute}><td>{html.escape(_what(claim))}{used}"
+            f"<tr id='{claim.id}'{attribute}><td>{html.escape(_what(claim))}{used}"
             f"<td>{html.escape(claim.printed)}{unit}<td>{ours}<td>{status}"
         )
 

@@ -8,6 +8,7 @@
 #SBATCH --output=%x-%j.txt
 # One task a machine, and each is a torchrun agent with a rank for every GPU; see slurm.md.
 set -euo pipefail
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # a restart needs a new store, see torchrun.md
 
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 
