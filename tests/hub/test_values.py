@@ -3,12 +3,14 @@
 import asyncio
 import re
 import subprocess
+from importlib.metadata import entry_points
 
 import kubernetes_validate
 import pytest
 import yaml
 from chart import BY_OTHERS, HUB, NAMES, VALUES, looked_up, pod
 from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
+from jupyterhub.auth import NullAuthenticator
 from jupyterhub.traitlets import ByteSpecification
 from kubespawner import KubeSpawner
 
@@ -196,4 +198,9 @@ def test_a_way_to_sign_in_changes_nothing_else(file):
     assert set(given) == {"hub", "ingress"} and set(given["hub"]) <= {"config", "extraEnv"}
     assert "authenticator_class" in given["hub"]["config"]["JupyterHub"]
     assert "KubeSpawner" not in given["hub"]["config"]
-    assert "config" in VALUES["hub"] and "JupyterHub" not in VALUES["hub"]["config"]
+
+
+def test_without_a_way_to_sign_in_nobody_can():
+    name = VALUES["hub"]["config"]["JupyterHub"]["authenticator_class"]
+    (named,) = entry_points(group="jupyterhub.authenticators", name=name)
+    assert issubclass(named.load(), NullAuthenticator)
