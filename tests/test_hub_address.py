@@ -1,6 +1,7 @@
 """A hub is taken in the forms readers paste, or refused with words; links follow from the repository."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def test_every_link_of_a_notebook_follows_from_the_repository():
     below = "main/notebooks/a/b.ipynb"
     for address in (
         f"https://colab.research.google.com/github/owner/name/blob/{below}",
+        "https://mybinder.org/v2/gh/owner/name/main?urlpath=lab%2Ftree%2Fnotebooks%2Fa%2Fb.ipynb",
         *(f"https://github.com/owner/name/{kind}/{below}" for kind in ("blob", "edit", "commits")),
         "https://github.com/owner/name/issues/new?title=On+notebooks%2Fa%2Fb.ipynb%3A+",
     ):
@@ -114,10 +116,16 @@ def test_every_link_of_a_notebook_follows_from_the_repository():
     assert "%pip install -q git+https://github.com/owner/name<" in text
 
 
-def test_a_page_without_code_is_not_offered_to_colab():
-    assert "colab" not in made(GITHUB, "b.md") and 'data-opens="name/notebooks"' in made(GITHUB, "b.md")
+def test_a_page_without_code_is_offered_neither_to_colab_nor_to_binder():
+    assert not {"colab", "mybinder"} & set(re.findall(r"\w+", made(GITHUB, "b.md")))
+    assert 'data-opens="name/notebooks"' in made(GITHUB, "b.md")
 
 
 def test_a_repository_elsewhere_gets_no_link_that_only_github_has():
     text = made(Repository("https://gitlab.com/owner/name", "main"))
-    assert "colab" not in text and "/blob/" not in text and 'href="https://gitlab.com/owner/name"' in text
+    assert (
+        "colab" not in text
+        and "mybinder" not in text
+        and "/blob/" not in text
+        and 'href="https://gitlab.com/owner/name"' in text
+    )

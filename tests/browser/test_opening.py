@@ -49,7 +49,9 @@ def question(page):
 def test_without_scripts_the_notebook_the_source_and_the_citation_are_there(address, open_page):
     page = open_page(address + PAGE, java_script_enabled=False).page
     page.locator(".ar-open > summary").click()
-    for name in ("Notebook, with its outputs", "In Colab", "On your own machine", "Show the source"):
+    for name in (
+        "Notebook, with its outputs", "On Binder", "In Colab", "On your own machine", "Show the source",
+    ):  # fmt: skip
         assert page.get_by_role("link", name=name).is_visible()
     page.locator(".ar-cite > summary").click()
     assert "@misc{allranks:ranks" in page.locator(".ar-cite").inner_text()

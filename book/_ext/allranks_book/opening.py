@@ -1,7 +1,7 @@
 """How does a reader get from a page to its notebook, running or on disk, and to its source?
 
-Every page has one menu in its header, plain HTML that needs no script: the notebook in Colab, on disk,
-on GitHub.
+Every page has one menu in its header, plain HTML that needs no script: the notebook on Binder, in Colab,
+on disk, on GitHub.
 `opening.js` adds what only a script can do: the reader's own hub, and printing.
 The page itself asks no host for anything; each entry is a link.
 """
@@ -37,6 +37,8 @@ def running(home: Repository, path: str, how: str) -> str:
             "boxes show as their source there.</small>"
             f'<div class="highlight"><pre>{escape(home.install)}</pre></div></li>'
         )
+        slow = "Not tried. The first start after a change takes minutes; 2\N{NO-BREAK SPACE}GB, no GPU."
+        entries.append(link(home.binder(path), "On Binder", slow))
         entries.append(link(home.colab(path), "In Colab").replace("</li>", first))
     return group("Run it" if path.endswith(".ipynb") else "Run the book", entries, "run")
 

@@ -45,6 +45,11 @@ class Repository(NamedTuple):
         below = self.url.removeprefix(GITHUB)
         return f"https://colab.research.google.com/github/{below}/blob/{self.branch}/{quote(path)}"
 
+    def binder(self, path: str) -> str:
+        """The notebook in JupyterLab on mybinder.org, which builds the repository by its folder `binder`."""
+        below, opens = self.url.removeprefix(GITHUB), urlencode({"urlpath": f"lab/tree/{path}"})
+        return f"https://mybinder.org/v2/gh/{below}/{quote(self.branch, safe='')}?{opens}"
+
     @property
     def pages(self) -> str:
         """Where GitHub Pages publishes the book; for a repository elsewhere, the repository."""
