@@ -111,6 +111,12 @@ def test_pip_installs_within_the_constraints_and_only_once(ready):
     assert ready.called("pip install") + ready.called("npm ci") == []
 
 
+def test_packages_are_compiled_once_on_all_cores(ready):
+    assert ready.run("setup.sh").returncode == 0
+    assert "--no-compile" in ready.called("pip install")[0]
+    assert len(ready.called("python -m compileall -qq -j 0")) == 1
+
+
 @pytest.mark.parametrize("changed", INPUTS)
 def test_a_changed_input_repeats_its_step_only(ready, changed):
     ready.run("setup.sh")

@@ -76,15 +76,19 @@ install_with_uv() {
 install_with_pip() {
     [ -z "${UV_TORCH_BACKEND:-}" ] || say "UV_TORCH_BACKEND is for uv only: pip takes the torch its index offers"
     say "installing the Python packages with pip; the first time this takes minutes"
-    .venv/bin/pip install -qq --disable-pip-version-check -r requirements.txt -c constraints.txt ||
+    .venv/bin/pip install -qq --no-compile --disable-pip-version-check -r requirements.txt -c constraints.txt ||
         die "pip could not install the packages (its message is above); check the network or the proxy and run this again."
 }
+
+# pip would do it on one core, and uv not at all. Some packages ship templates that do not compile: that is no fault.
+compile_python_packages() { .venv/bin/python -m compileall -qq -j 0 .venv/lib > /dev/null 2>&1 || true; }
 
 install_python_packages() {
     local inputs=(requirements.txt constraints.txt pyproject.toml)
     if stamped python "${inputs[@]}"; then say "Python packages are up to date"; return; fi
     check_disk
     install_with_uv || install_with_pip
+    compile_python_packages
     say "installing the package allranks from this folder"
     .venv/bin/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
     stamp python "${inputs[@]}"
