@@ -10,6 +10,13 @@ from playwright.sync_api import Page
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "_build" / "html"
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+# A task after a frame: by then the observers of what comes into view have been told.
+SCROLL_THROUGH = """async () => {
+  for (let top = 0; top < document.documentElement.scrollHeight; top += 600) {
+    scrollTo(0, top);
+    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  }
+}"""
 
 
 def built_pages() -> list[str]:
@@ -39,7 +46,5 @@ class Visit:
 
     def scroll_through(self) -> None:
         """Bring every part of the page into view once, so that what loads late loads."""
-        for step in range(0, self.page.evaluate("document.documentElement.scrollHeight"), 600):
-            self.page.evaluate(f"window.scrollTo(0, {step})")
-            self.page.wait_for_timeout(20)
+        self.page.evaluate(SCROLL_THROUGH)
         self.page.wait_for_load_state("networkidle")

@@ -14,7 +14,6 @@ import pytest
 from built_book import SITE, Visit, built_pages
 from playwright.sync_api import sync_playwright
 
-HERE = Path(__file__).parent
 BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 QUIET = [
     "--disable-gpu",
@@ -26,13 +25,21 @@ QUIET = [
 ]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items) -> None:
+def page_of(item) -> str | None:
+    """The page that a test shares with the other tests that look at it."""
+    return item.callspec.params.get("visit") if hasattr(item, "callspec") else None
+
+
+# Not later: xdist reads the groups before any conftest.py hears that the collection is complete.
+def pytest_itemcollected(item) -> None:
     """Let `pytest -n 2 --dist loadgroup` keep together the tests of one page, and those of one file."""
-    for item in items:
-        if item.path.parent == HERE:
-            page = getattr(item, "callspec", None) and item.callspec.params.get("visit")
-            item.add_marker(pytest.mark.xdist_group(page or item.path.name))
+    item.add_marker(pytest.mark.xdist_group(page_of(item) or item.path.name))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items) -> None:
+    """Put the pages last: each takes seconds, so that with `--no-loadscope-reorder` no worker waits long."""
+    items.sort(key=lambda item: page_of(item) is not None)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -87,14 +94,12 @@ def browser():
 @pytest.fixture(scope="session")
 def open_page(browser):
     """A function that opens an address in a fresh profile and records what happens there."""
-    contexts = []
 
     def open_address(address: str, name: str = "", **options) -> Visit:
-        context = browser.new_context(
+        page = browser.new_page(  # closed, it takes its profile with it
             viewport={"width": 1280, "height": 850}, color_scheme="light", reduced_motion="reduce", **options
         )
-        contexts.append(context)
-        visit = Visit(name, context.new_page())
+        visit = Visit(name, page)
         own = address.split("//")[0] + "//" + address.split("//")[1].split("/")[0]
 
         def admit(route):
@@ -106,21 +111,17 @@ def open_page(browser):
                 visit.foreign.append(url)
                 route.abort()
 
-        context.route("**/*", admit)
-        visit.page.on("pageerror", lambda error: visit.problems.append(f"page error: {error}"))
-        visit.page.on(
-            "console", lambda said: visit.problems.append(said.text) if said.type == "error" else None
-        )
-        visit.page.on(
+        page.context.route("**/*", admit)
+        page.on("pageerror", lambda error: visit.problems.append(f"page error: {error}"))
+        page.on("console", lambda said: visit.problems.append(said.text) if said.type == "error" else None)
+        page.on(
             "response",
             lambda got: visit.problems.append(f"{got.status} {got.url}") if got.status >= 400 else None,
         )
-        visit.page.goto(address)
+        page.goto(address)
         return visit
 
-    yield open_address
-    for context in contexts:
-        context.close()
+    return open_address
 
 
 @pytest.fixture(scope="session", params=built_pages())

@@ -8,13 +8,12 @@ import re
 import pytest
 from built_book import AXE
 from playwright.sync_api import expect
+from test_pages import FINDINGS
 
 PAGE = "book/reading_list.html"
 CARD = "book/quick_reference.html"
 WORKS = "article section:has(> .ar-about)"
 SHOWN = f"{WORKS}:visible"
-FINDINGS = """() => axe.run(document, {preload: false}).then(result => result.violations.map(rule =>
-  `${rule.id}: ${rule.help}\\n` + rule.nodes.map(node => `    ${node.html.slice(0, 200)}`).join("\\n")))"""
 
 
 @pytest.fixture

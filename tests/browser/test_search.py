@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from built_book import AXE, ROOT
+from test_pages import FINDINGS
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 from allranks_book import search
@@ -30,7 +31,6 @@ WANTED = {
     "3.14e23": "notebooks/reference/claims.html",
 }
 INDEX_KB = 300
-AXE_FINDINGS = "axe.run(document, {preload: false}).then(result => result.violations.map(rule => rule.id))"
 
 
 @pytest.fixture(scope="module", params=["http", "file"])
@@ -107,7 +107,7 @@ def test_results_fit_a_phone_and_are_accessible(browser, address):
     for link in page.locator(".ar-results h2 a").all()[:5]:
         assert link.bounding_box()["height"] >= 44
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    assert page.evaluate(AXE_FINDINGS) == []
+    assert page.evaluate(FINDINGS) == []
     context.close()
 
 
