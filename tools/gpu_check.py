@@ -6,6 +6,7 @@ ten minutes on one GPU and can be run alone; what it finds goes into the page of
 """
 
 import argparse
+import os
 import sys
 import time
 import traceback
@@ -227,6 +228,8 @@ def main():
     parser.add_argument("--gpus", type=int, help="how many GPUs to use; all if left out")
     parser.add_argument("--to", type=Path, help="the folder of the results; benchmarks/gpu if left out")
     options = parser.parse_args()
+    folders = [str(ROOT), str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)  # nothing has to be installed, for the ranks neither
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     try:

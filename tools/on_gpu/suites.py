@@ -20,7 +20,7 @@ Ended.__doc__ = """How a suite ended: numbers of tests, seconds, and [(test, fir
 
 ON_CPU = ("launch", "launch_faults", "launch_output", "launch_requests", "launch_existing")
 IN_KERNELS = ("launch_kernel",)  # needs Jupyter
-DRY_NOTEBOOK = "notebooks/foundations/ranks.ipynb"
+DRY_NOTEBOOK = "notebooks/foundations/network.ipynb"  # among the lightest
 
 
 def launch_suites(machine):
