@@ -1,7 +1,7 @@
 # Two commands: `make book` to read it, `make test` to check it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book offline test gpu-check notebooks clean
+.PHONY: help setup book hub offline test gpu-check notebooks clean
 
 # Node of the set-up, where the machine has none, and the tools of the book are in .venv/bin.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -15,6 +15,10 @@ setup:      ## Install what is missing into .venv and node_modules
 book: setup ## Build the book and serve it with JupyterLab beside it
 	@bash tools/build.sh
 	@exec python tools/serve.py
+
+hub: setup  ## Run a JupyterHub with the book on this machine (deploy/local/README.md)
+	@bash tools/hub.sh
+	@PATH="$(CURDIR)/node_modules/.bin:$$PATH" python deploy/local/start.py
 
 offline: setup ## Build the book, and from its pages one PDF and one zip archive
 	@bash tools/browser.sh

@@ -1,0 +1,191 @@
+"""Where does a user of this hub live? In a sandbox of bubblewrap: own files, own processes, own loopback.
+
+A process group of gloo listens on loopback, and a TCP store answers every local user. So each sandbox has
+a network of its own, with nothing in it but its own loopback. The hub and the user's server talk through
+two Unix sockets: `hub` leads out, `server` leads in.
+
+    browser ── proxy ── 127.0.0.1:port ── socat ── sockets/users/alice/server ── jupyterhub-singleuser
+                 └───── sockets/hub/hub ────────────────────────────────────────────────┘
+
+The first process of the sandbox is its process namespace: when it ends, the kernel ends all others.
+"""
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import signal
+import sys
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+
+from jupyterhub.spawner import LocalProcessSpawner
+from limits import Group
+from traitlets import Integer, Unicode
+
+MIRROR = "/srv/book.git"  # in the sandbox: the book as this machine has it, for links that clone it
+FIRST_UID = 30_000  # of the users' own numbers on a hub that runs as root: accounts begin at 1,000
+PORT = 8888  # the one that jupyter_server takes to mean "none", when it is given a socket
+SYSTEM = "ld.so.cache alternatives ssl ca-certificates pki fonts localtime mime.types services protocols"
+SYSTEM += " nsswitch.conf profile bash.bashrc inputrc terminfo magic"
+LIVES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+class SandboxSpawner(LocalProcessSpawner):
+    """Starts each user's server in a sandbox, which has at most `mem_limit` of memory and `processes`."""
+
+    folder = Unicode(config=True, help="What the hub keeps: users' homes, and the book that links clone.")
+    sockets = Unicode(config=True, help="A folder with a short path: a socket's is at most 107 letters.")
+    book = Unicode(
+        config=True, help="The book's public address, in whose place links clone this machine's copy."
+    )
+    processes = Integer(500, config=True, help="Processes and threads that one user may have.")
+
+    socat = None
+
+    @property
+    def place(self):
+        """The folder of this user's socket."""
+        return Path(self.sockets, "users", self.word)
+
+    @property
+    def word(self):
+        """A short name that is a file's, and no other user's."""
+        return hashlib.sha256(self.user.name.encode()).hexdigest()[:16]
+
+    @property
+    def home(self):
+        """Outside of the sandbox; inside it is /home/NAME."""
+        return Path(self.folder, "users", self.user.escaped_name)
+
+    @property
+    def uid(self):
+        """Whose processes and files these are, seen from outside."""
+        return FIRST_UID + self.user.id if os.geteuid() == 0 else os.geteuid()
+
+    def group(self):
+        """The control group that limits this user."""
+        return Group(f"{os.getpid()}-{self.user.name}", self.mem_limit, self.processes)
+
+    def make_preexec_fn(self, name):
+        """Entering the group comes before everything else."""
+        return self.group().enter
+
+    def user_env(self, env):
+        """What the server finds: a home, and the book's address leading to this machine's copy."""
+        name = self.user.escaped_name
+        return env | {
+            "USER": name,
+            "HOME": f"/home/{name}",
+            "SHELL": "/bin/bash",
+            "LANG": "C.UTF-8",
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{PORT}{self.server.base_url}",
+            "GIT_CONFIG_COUNT": "2",
+            "GIT_CONFIG_KEY_0": f"url.file://{MIRROR}.insteadOf",
+            "GIT_CONFIG_VALUE_0": self.book,
+            "GIT_CONFIG_KEY_1": "safe.directory",
+            "GIT_CONFIG_VALUE_1": MIRROR,
+        }
+
+    async def start(self):
+        """Start the sandbox, and what leads the proxy into it."""
+        self.group().make()
+        for folder in (self.home, self.place):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+            os.chown(folder, self.uid, -1)
+        (self.place / "server").unlink(missing_ok=True)
+        self.place.with_suffix(".passwd").write_text(
+            f"{self.user.escaped_name}:x:{self.uid}:{self.uid}::/home/{self.user.escaped_name}:/bin/bash\n"
+        )
+        self.cmd = [*self.group().command(), *self.sandbox(), "jupyterhub-singleuser"]
+        ip, port = await super().start()
+        way_in = [f"TCP-LISTEN:{port},bind={ip},reuseaddr,fork", f"UNIX-CONNECT:{self.place / 'server'}"]
+        silent = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}  # it tells of each early knock
+        self.socat = Popen([*LIVES_WITH_US, "socat", *way_in], start_new_session=True, **silent)
+        return ip, port
+
+    def get_args(self):
+        """The server listens on its socket and nowhere else."""
+        return [*super().get_args(), f"--ServerApp.sock={self.place / 'server'}"]
+
+    async def stop(self, now=False):
+        """End the sandbox at once: with its first process all others end."""
+        await super().stop(now=True)
+        await self.leave_nothing()
+
+    async def poll(self):
+        """None while the server runs, else its exit status; a server that ended leaves nothing either."""
+        status = await super().poll()
+        if status is not None:
+            await self.leave_nothing()
+        return status
+
+    async def leave_nothing(self):
+        """What is outside of the sandbox ends too."""
+        if self.socat:
+            os.killpg(self.socat.pid, signal.SIGKILL)
+            self.socat.wait()
+            self.socat = None
+            await asyncio.to_thread(self.group().remove)
+
+    def sandbox(self):
+        """The command of bubblewrap, up to the command that runs inside."""
+        name = self.user.escaped_name
+        words = ["bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        words += [f"--unshare-{what}" for what in ("pid", "net", "ipc", "uts", "cgroup")]
+        words += [] if os.geteuid() == 0 else ["--unshare-user"]
+        words += ["--hostname", "all-ranks", "--proc", "/proc", "--dev", "/dev"]
+        for path in ("/tmp", "/dev/shm", "/var/tmp"):
+            words += ["--perms", "1777", "--tmpfs", path]
+        for path in (
+            "/etc",
+            "/sys",
+            "/sys/class",
+            "/sys/class/net",
+        ):  # gloo looks for network cards in the last
+            words += ["--perms", "0755", "--dir", path]
+        words += ["--ro-bind", "/usr", "/usr"]
+        for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
+            if path.is_symlink():
+                words += ["--symlink", os.readlink(path), str(path)]
+            elif path.exists():
+                words += ["--ro-bind", str(path), str(path)]
+        for file in SYSTEM.split():
+            words += ["--ro-bind-try", f"/etc/{file}", f"/etc/{file}"]
+        words += ["--ro-bind", str(self.place.with_suffix(".passwd")), "/etc/passwd"]
+        package = importlib.util.find_spec("allranks").submodule_search_locations[0]
+        hub = str(Path(self.sockets, "hub"))
+        for path in (sys.prefix, sys.base_prefix, package, hub):
+            if not Path(path).is_relative_to("/usr"):
+                words += bound("--ro-bind", path, path)
+        words += bound("--ro-bind", str(Path(self.folder, "book.git")), MIRROR)
+        words += bound("--bind", str(self.place), str(self.place))
+        words += bound("--bind", str(self.home), f"/home/{name}")
+        words += self.devices()
+        if os.geteuid() == 0:
+            number = str(self.uid)
+            words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"]
+            words += ["setpriv", "--reuid", number, "--regid", number, "--clear-groups", "--inh-caps=-all"]
+        return [*words, "--", "env", "-C", f"/home/{name}"]
+
+    def devices(self):
+        """NVIDIA's devices, and the folders in which their drivers look for the machine's shape."""
+        gpus = sorted(map(str, Path("/dev").glob("nvidia*")))
+        words = [word for path in gpus for word in ("--dev-bind", path, path)]
+        for path in (
+            ("/sys/devices", "/sys/bus/pci", "/sys/module/nvidia") if gpus else ("/sys/devices/system/cpu",)
+        ):
+            words += bound("--ro-bind-try", path, path)
+        return words
+
+
+def bound(option, source, target):
+    """Show the folder `source` as `target`, in folders that all may enter; else they are as closed as it."""
+    parents = [str(parent) for parent in Path(target).parents][-2::-1]
+    return [word for parent in parents for word in ("--perms", "0755", "--dir", parent)] + [
+        option,
+        source,
+        target,
+    ]

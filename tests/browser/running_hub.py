@@ -1,0 +1,159 @@
+"""A hub as `make hub` runs it, and people who use it in a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "ring of eight ranks"
+PATIENCE = 120  # seconds, on a busy machine
+EXECUTE = (Path(__file__).parent / "execute.js").read_text()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Hub:
+    """A running hub: its address, its folder, its process."""
+
+    def __init__(self, folder, before=(), **asked):
+        self.folder = Path(folder)
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        environment = {
+            **os.environ,
+            "PATH": os.pathsep.join([str(ROOT / "node_modules/.bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(ROOT),
+            "HUB_PORT": str(port),
+            "HUB_FOLDER": str(self.folder),
+            **asked,
+        }
+        self.log = open(self.folder / "log", "w+")  # noqa: SIM115 (open as long as the hub runs)
+        command = [*before, sys.executable, str(ROOT / "deploy/local/start.py")]
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=self.log, stderr=self.log, start_new_session=True
+        )
+        self.wait_for(self.answers, "the hub to answer")
+
+    def answers(self) -> bool:
+        """True when the hub shows its first page."""
+        assert self.process.poll() is None, f"the hub ended:\n{self.said()}"
+        try:
+            urllib.request.urlopen(f"{self.address}/hub/login", timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    def said(self) -> str:
+        """What it has printed."""
+        return (self.folder / "log").read_text()
+
+    def wait_for(self, happens, what: str, patience: float = PATIENCE) -> None:
+        """Return as soon as `happens()`; fail after `patience` seconds."""
+        until = time.monotonic() + patience
+        while not happens():
+            assert time.monotonic() < until, f"waited {patience} s for {what}; the hub said:\n{self.said()[-3000:]}"
+            time.sleep(0.2)
+
+    def processes(self) -> dict[int, str]:
+        """Every process that descends from the hub: its number and its command."""
+        found = {}
+        for one in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                found[one.pid] = " ".join(one.cmdline())
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def of(self, name: str) -> dict[int, str]:
+        """The processes of a user's sandbox, seen from outside."""
+        found = {}
+        for pid, command in self.processes().items():
+            if command.startswith("bwrap") and f"/home/{name} " in command:
+                found |= {pid: command, **{p.pid: p.name() for p in psutil.Process(pid).children(recursive=True)}}
+        return found
+
+    def end(self) -> None:
+        """End it as Ctrl-C does."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(PATIENCE)
+        self.log.close()
+
+
+class Person:
+    """Somebody with a name and a browser of their own. `page` is what they look at."""
+
+    def __init__(self, hub: Hub, browser, name: str):
+        self.hub, self.name = hub, name
+        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        self.context.set_default_timeout(PATIENCE * 1000)
+        self.page = self.context.new_page()
+
+    def sign_up(self) -> None:
+        """Make an account."""
+        self.page.goto(f"{self.hub.address}/hub/login")
+        self.page.get_by_role("link", name="Sign up").click()
+        self.page.fill("#username_input", self.name)
+        self.page.fill("#password_input", PASSWORD)
+        self.page.fill("#password_confirmation_input", PASSWORD)
+        self.page.click("#signup_submit")
+        self.page.get_by_text("The signup was successful").wait_for()
+
+    def sign_in(self, page=None) -> None:
+        """Fill in the form that `page` shows, or the hub's own."""
+        if page is None:
+            page = self.page
+            page.goto(f"{self.hub.address}/hub/login")
+        page.get_by_label("Username").fill(self.name)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+
+    def enter(self) -> None:
+        """Sign up, sign in, and come to the own server, on a page that is at rest."""
+        self.sign_up()
+        self.sign_in()
+        self.page.wait_for_url("**/lab**")
+        self.rest()
+
+    def rest(self) -> None:
+        """Leave JupyterLab for a page of the own server that does nothing by itself."""
+        self.page.goto(f"{self.own}/api/status")
+
+    @property
+    def own(self) -> str:
+        """The address of this person's server."""
+        return f"{self.hub.address}/user/{self.name}"
+
+    def open_kernel(self) -> str:
+        """Start a kernel; return its name."""
+        return self.call("POST", "api/kernels")["id"]
+
+    def call(self, method: str, path: str):
+        """Ask the own server as the page would."""
+        token = next(one["value"] for one in self.context.cookies(self.own + "/") if one["name"] == "_xsrf")
+        got = self.context.request.fetch(f"{self.own}/{path}", method=method, headers={"X-XSRFToken": token})
+        assert got.ok, f"{method} {path}: {got.status} {got.text()[:300]}"
+        return json.loads(got.text()) if got.text() else None
+
+    def run(self, code: str, kernel: str | None = None, seconds: float = 60) -> str:
+        """Run `code` in a kernel, a new one unless said otherwise; return what it printed, and its error if one came.
+
+        A kernel that dies says `the kernel died`; one that is still busy after `seconds`, `still busy`.
+        """
+        kernel = kernel or self.open_kernel()
+        return self.page.evaluate(EXECUTE, [f"{self.own}/api/kernels/{kernel}/channels", code, seconds])
