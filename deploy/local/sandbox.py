@@ -25,6 +25,7 @@ from traitlets import Integer, Unicode
 
 MIRROR = "/srv/book.git"  # in the sandbox: the book as this machine has it, for links that clone it
 FIRST_UID = 30_000  # of the users' own numbers on a hub that runs as root: accounts begin at 1,000
+HOST = "all-ranks"
 PORT = 8888  # the one that jupyter_server takes to mean "none", when it is given a socket
 SYSTEM = "ld.so.cache alternatives ssl ca-certificates pki fonts localtime mime.types services protocols"
 SYSTEM += " nsswitch.conf profile bash.bashrc inputrc terminfo magic"
@@ -96,9 +97,8 @@ class SandboxSpawner(LocalProcessSpawner):
             folder.chmod(0o700)
             os.chown(folder, self.uid, -1)
         (self.place / "server").unlink(missing_ok=True)
-        self.place.with_suffix(".passwd").write_text(
-            f"{self.user.escaped_name}:x:{self.uid}:{self.uid}::/home/{self.user.escaped_name}:/bin/bash\n"
-        )
+        for name, text in self.names().items():
+            Path(f"{self.place}.{name}").write_text(text)
         self.cmd = [*self.group().command(), *self.sandbox(), "jupyterhub-singleuser"]
         ip, port = await super().start()
         way_in = [f"TCP-LISTEN:{port},bind={ip},reuseaddr,fork", f"UNIX-CONNECT:{self.place / 'server'}"]
@@ -130,13 +130,22 @@ class SandboxSpawner(LocalProcessSpawner):
             self.socat = None
             await asyncio.to_thread(self.group().remove)
 
+    def names(self):
+        """The files of /etc that say who is who: this user, and this machine."""
+        name, number = self.user.escaped_name, self.uid
+        return {
+            "passwd": f"{name}:x:{number}:{number}::/home/{name}:/bin/bash\n",
+            "group": f"{name}:x:{number}:\n",
+            "hosts": f"127.0.0.1 localhost {HOST}\n::1 localhost\n::ffff:127.0.0.1 localhost\n",
+        }
+
     def sandbox(self):
         """The command of bubblewrap, up to the command that runs inside."""
         name = self.user.escaped_name
         words = ["bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         words += [f"--unshare-{what}" for what in ("pid", "net", "ipc", "uts", "cgroup")]
         words += [] if os.geteuid() == 0 else ["--unshare-user"]
-        words += ["--hostname", "all-ranks", "--proc", "/proc", "--dev", "/dev"]
+        words += ["--hostname", HOST, "--proc", "/proc", "--dev", "/dev"]
         for path in ("/tmp", "/dev/shm", "/var/tmp"):
             words += ["--perms", "1777", "--tmpfs", path]
         for path in (
@@ -154,7 +163,8 @@ class SandboxSpawner(LocalProcessSpawner):
                 words += ["--ro-bind", str(path), str(path)]
         for file in SYSTEM.split():
             words += ["--ro-bind-try", f"/etc/{file}", f"/etc/{file}"]
-        words += ["--ro-bind", str(self.place.with_suffix(".passwd")), "/etc/passwd"]
+        for file in self.names():
+            words += ["--ro-bind", f"{self.place}.{file}", f"/etc/{file}"]
         package = importlib.util.find_spec("allranks").submodule_search_locations[0]
         hub = str(Path(self.sockets, "hub"))
         for path in (sys.prefix, sys.base_prefix, package, hub):

@@ -36,7 +36,7 @@ class Hub:
         self.address = f"http://127.0.0.1:{port}"
         environment = {
             **os.environ,
-            "PATH": os.pathsep.join([str(ROOT / "node_modules/.bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": f"{ROOT}/node_modules/.bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "HUB_PORT": str(port),
             "HUB_FOLDER": str(self.folder),
@@ -66,7 +66,7 @@ class Hub:
         """Return as soon as `happens()`; fail after `patience` seconds."""
         until = time.monotonic() + patience
         while not happens():
-            assert time.monotonic() < until, f"waited {patience} s for {what}; the hub said:\n{self.said()[-3000:]}"
+            assert time.monotonic() < until, f"waited {patience} s for {what}; it said:\n{self.said()}"
             time.sleep(0.2)
 
     def processes(self) -> dict[int, str]:
@@ -84,7 +84,8 @@ class Hub:
         found = {}
         for pid, command in self.processes().items():
             if command.startswith("bwrap") and f"/home/{name} " in command:
-                found |= {pid: command, **{p.pid: p.name() for p in psutil.Process(pid).children(recursive=True)}}
+                inside = psutil.Process(pid).children(recursive=True)
+                found |= {pid: "bwrap", **{one.pid: one.name() for one in inside}}
         return found
 
     def end(self) -> None:
@@ -100,9 +101,11 @@ class Person:
 
     def __init__(self, hub: Hub, browser, name: str):
         self.hub, self.name = hub, name
-        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        looks = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+        self.context = browser.new_context(bypass_csp=True, **looks)  # `run` opens websockets of its own
         self.context.set_default_timeout(PATIENCE * 1000)
         self.page = self.context.new_page()
+        self.kernel = None
 
     def sign_up(self) -> None:
         """Make an account."""
@@ -150,10 +153,15 @@ class Person:
         assert got.ok, f"{method} {path}: {got.status} {got.text()[:300]}"
         return json.loads(got.text()) if got.text() else None
 
-    def run(self, code: str, kernel: str | None = None, seconds: float = 60) -> str:
-        """Run `code` in a kernel, a new one unless said otherwise; return what it printed, and its error if one came.
+    def run(self, code: str, seconds: float = 60, kernel: str | None = None) -> str:
+        """Run `code` in this person's kernel, or in the one named; return what it printed, and its error.
 
-        A kernel that dies says `the kernel died`; one that is still busy after `seconds`, `still busy`.
+        A kernel that dies says `the kernel died`, and the next run gets a new one; one that is still busy
+        after `seconds` says `still busy`.
         """
-        kernel = kernel or self.open_kernel()
-        return self.page.evaluate(EXECUTE, [f"{self.own}/api/kernels/{kernel}/channels", code, seconds])
+        if kernel is None:
+            kernel = self.kernel = self.kernel or self.open_kernel()
+        said = self.page.evaluate(EXECUTE, [f"{self.own}/api/kernels/{kernel}/channels", code, seconds])
+        if said.endswith("the kernel died"):
+            self.kernel = None
+        return said

@@ -1,0 +1,145 @@
+"""From a page of the book to its notebook on a hub: sign in, run all, an explorer, a deadlock, and out again."""
+
+from __future__ import annotations
+
+import sys
+
+import nbformat
+import psutil
+import pytest
+from built_book import ROOT, SITE
+from running_hub import Hub, Person
+
+from allranks import explorers
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
+CHAPTER = "notebooks/foundations/all_reduce"
+DEADLOCK = """import torch, torch.distributed as dist
+from allranks import launch
+def after_you(): dist.recv(torch.zeros(1), src=1 - dist.get_rank())
+launch(after_you, world_size=2, timeout=600)"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    hub = Hub(tmp_path_factory.mktemp("hub"), HUB_MEMORY="2G")
+    yield hub
+    hub.end()
+
+
+@pytest.fixture(scope="module")
+def carol(hub, browser):
+    carol = Person(hub, browser, "carol")
+    carol.sign_up()
+    return carol
+
+
+@pytest.fixture(scope="module")
+def notebook(hub, carol, address):
+    """JupyterLab, as carol's browser shows it after she has followed the link of a page."""
+    carol.page.goto(f"{address}{CHAPTER}.html")
+    carol.page.locator(".ar-open > summary").click()
+    carol.page.get_by_label("On your JupyterHub").fill(hub.address)
+    carol.page.keyboard.press("Enter")
+    with carol.context.expect_page() as opened:
+        carol.page.get_by_role("link", name="On your hub").click()
+    page = opened.value
+    carol.sign_in(page)
+    page.wait_for_url(f"**/user/carol/lab/**/allranks/{CHAPTER}.ipynb")
+    page.locator(".jp-Cell").first.wait_for()
+    wait_until_idle(page)
+    return page
+
+
+def wait_until_idle(page):
+    page.locator('.jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for()
+
+
+def choose(page, menu, entry):
+    page.locator(".lm-MenuBar-item", has_text=menu).first.click()
+    page.locator(".lm-Menu-item", has_text=entry).first.click()
+
+
+def press(page, what):
+    page.locator(f'.jp-NotebookPanel:visible [data-jp-item-name="{what}"] >> css=jp-button, button').first.click()
+
+
+def append_cell(page, code):
+    """Add a cell at the end and run it; return its place."""
+    page.locator(".jp-NotebookPanel:visible .jp-Notebook").press("Escape")
+    page.keyboard.press("Control+End")
+    page.locator(".jp-NotebookPanel:visible .jp-Cell").last.click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
+    page.keyboard.insert_text(code)
+    page.keyboard.press("Control+Enter")
+    return page.locator(".jp-NotebookPanel:visible .jp-Cell.jp-mod-active")
+
+
+def stream(cell):
+    """What a cell printed."""
+    return "".join(out.text for out in cell.get("outputs", []) if out.output_type == "stream")
+
+
+def test_run_all_shows_what_the_page_shows(carol, notebook):
+    choose(notebook, "Run", "Run All Cells")
+    notebook.locator(".jp-Notebook-ExecutionIndicator[data-status=busy]").wait_for()
+    wait_until_idle(notebook)
+    notebook.keyboard.press("Control+s")
+    path = f"api/contents/allranks/{CHAPTER}.ipynb"
+    committed = nbformat.read(ROOT / f"{CHAPTER}.ipynb", 4).cells
+    carol.hub.wait_for(
+        lambda: carol.call("GET", path)["content"]["cells"][-1].get("execution_count") != 0, "the notebook to be saved"
+    )
+    ran = nbformat.from_dict(carol.call("GET", path)["content"]).cells
+    assert [stream(cell) for cell in ran] == [stream(cell) for cell in committed]
+    printed = "".join(map(stream, ran))
+    assert "rank 0" in printed and "rank 3" in printed
+
+
+def test_an_explorer_answers_to_a_slider(notebook):
+    widget = notebook.locator(".jp-OutputArea-output .widget-vbox").first
+    widget.scroll_into_view_if_needed()
+    first = explorers.explorer("all_reduce").CONTROLS[0]
+    words = widget.locator("p").last
+    before = words.inner_text()
+    slider = widget.locator(".widget-slider", has_text=first.label).locator("[role=slider], .noUi-handle").first
+    slider.focus()
+    notebook.keyboard.press("ArrowRight")
+    notebook.wait_for_function("([p, before]) => p.textContent !== before", arg=[words.element_handle(), before])
+    drawn = explorers.draw("all_reduce", {"beside": "halving_doubling", "world_size": 5})["text"]
+    assert words.inner_text() == drawn
+
+
+def test_a_deadlock_ends_by_the_interrupt_button(hub, carol, notebook):
+    cell = append_cell(notebook, DEADLOCK)
+    quiet = len(hub.of("carol"))
+    hub.wait_for(lambda: len(hub.of("carol")) >= quiet + 2, "two ranks")
+    press(notebook, "interrupt")
+    cell.get_by_text("Interrupted: all ranks were ended").wait_for()
+    assert "waiting in recv" in cell.inner_text()
+    wait_until_idle(notebook)
+    hub.wait_for(lambda: len(hub.of("carol")) <= quiet, "the ranks to end", 10)
+
+
+def test_the_kernel_restarts_and_runs_again(notebook):
+    press(notebook, "restart")
+    notebook.get_by_role("button", name="Restart", exact=True).click()
+    wait_until_idle(notebook)
+    cell = append_cell(notebook, "6 * 7")
+    cell.locator(".jp-OutputArea-output", has_text="42").wait_for()
+    assert cell.locator(".jp-InputPrompt").inner_text() == "[1]:"
+    SITE.parent.joinpath("screenshots").mkdir(exist_ok=True)
+    notebook.screenshot(path=SITE.parent / "screenshots" / "hub.png")
+
+
+def test_who_logs_out_leaves_no_process(hub, carol, notebook):
+    left = hub.of("carol")
+    assert len(left) >= 4, left
+    notebook.on("dialog", lambda dialog: dialog.accept())
+    choose(notebook, "File", "Log Out")
+    notebook.get_by_text("Successfully logged out").wait_for()
+    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in left), "carol's processes to end", 30)
+    carol.page.goto(carol.own)
+    carol.page.get_by_role("button", name="Sign in").wait_for()

@@ -1,0 +1,287 @@
+"""Two people on one hub: one reads, kills, forks and fills memory, and the other does not notice."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import psutil
+import pytest
+from running_hub import Hub, Person
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
+MEMORY, PROCESSES = "1500M", 400
+SECRET = "alice-keeps-this-for-herself"
+
+TRAIN = f"""
+import os, pathlib, threading
+os.environ["SECRET"] = "{SECRET}"
+pathlib.Path.home().joinpath("notes.txt").write_text("{SECRET}")
+import time, torch, torch.distributed as dist
+from allranks import launch
+
+def train(seconds):
+    until = time.monotonic() + seconds
+    steps = 0
+    while True:
+        flag = torch.tensor([float(time.monotonic() < until)])
+        dist.all_reduce(flag, op=dist.ReduceOp.MIN)
+        if not flag.item():
+            return steps
+        steps += 1
+        time.sleep(0.05)
+"""
+STORE = f"""
+store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+store.set("weights", "{SECRET}")
+print(store.port)
+"""
+LISTENING = """
+rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+print(*(int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A"))
+"""
+RING = """
+def ring():
+    t = torch.ones(1)
+    dist.all_reduce(t)
+    return int(t)
+print(launch(ring, world_size=4))
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    hub = Hub(tmp_path_factory.mktemp("hub"), HUB_MEMORY=MEMORY, HUB_PROCESSES=str(PROCESSES))
+    yield hub
+    hub.end()
+
+
+@pytest.fixture(scope="module")
+def alice(hub, browser):
+    """Four ranks of hers train all the time, and a TCP store holds what nobody else may read."""
+    alice = Person(hub, browser, "alice")
+    alice.enter()
+    training = alice.open_kernel()
+    assert alice.run(TRAIN, kernel=training) == ""
+    assert alice.run("launch(train, 900, timeout=1000)", seconds=4, kernel=training) == "still busy"
+    said = alice.run(TRAIN + STORE)
+    alice.port = int(said)
+    alice.ranks = {pid for pid in hub.of("alice") if psutil.Process(pid).num_threads() > 1}
+    return alice
+
+
+@pytest.fixture(scope="module")
+def bob(hub, browser):
+    bob = Person(hub, browser, "bob")
+    bob.enter()
+    return bob
+
+
+@pytest.fixture
+def undisturbed(alice):
+    """After what bob did, alice's kernel and her store answer, her ranks are the same and still train."""
+    kernel = alice.kernel
+    yield
+    assert alice.run("print(store.get('weights').decode())") == SECRET + "\n"
+    assert alice.run(RING) == "[4, 4, 4, 4]\n"
+    assert alice.kernel == kernel
+    assert all(psutil.pid_exists(pid) for pid in alice.ranks)
+
+
+def test_nobody_sees_files_of_another(hub, alice, bob, undisturbed):
+    places = ["/home", "/tmp", "/dev/shm", str(hub.folder), str(hub.folder / "users"), "/root", "/etc/shadow"]
+    said = bob.run(f"""
+import os, pathlib
+print(os.listdir("/home"), os.listdir("/tmp"), os.listdir("/dev/shm"))
+for place in {places[3:]!r}:
+    try:
+        print(sorted(os.listdir(place)) if os.path.isdir(place) else open(place).read())
+    except OSError as error:
+        print(type(error).__name__)
+seen = []
+for folder in ("/home", "/tmp", "/srv", "/var", "/etc"):
+    for path, _, files in os.walk(folder):
+        for file in files:
+            try:
+                seen += [file] * ({SECRET!r} in open(os.path.join(path, file), errors="ignore").read(100_000))
+            except OSError:
+                pass
+print("found", [one for one in seen if not one.endswith((".json", ".sqlite", ".ipynb"))])
+""")
+    assert "['bob']" in said, said
+    assert SECRET not in said
+    assert "found []" in said, said
+    assert "alice" not in said, said
+
+
+def test_the_book_and_its_packages_cannot_be_changed(bob, undisturbed):
+    said = bob.run("""
+import allranks, sys, pathlib
+for folder in (pathlib.Path(allranks.__file__).parent, sys.prefix, "/srv/book.git", "/usr"):
+    try:
+        pathlib.Path(folder, "mine").write_text("changed")
+        print("changed", folder)
+    except OSError as error:
+        print(error.strerror)
+""")
+    assert "changed" not in said, said
+    assert said.count("Read-only file system") + said.count("Permission denied") == 4, said
+
+
+def test_nobody_sees_processes_of_another_or_their_environments(hub, alice, bob, undisturbed):
+    said = bob.run("""
+import os
+found = 0
+for entry in os.listdir("/proc"):
+    if entry.isdigit():
+        found += 1
+        try:
+            environment = open(f"/proc/{entry}/environ").read()
+        except OSError:
+            environment = ""
+        print(open(f"/proc/{entry}/cmdline").read().replace(chr(0), " ")[:300], environment.count("SECRET="))
+print("processes", found)
+""")
+    own = [line for line in said.splitlines() if line and not line.startswith("bwrap")]
+    assert "processes" in said and int(said.split("processes ")[1]) <= len(hub.of("bob")), said
+    assert not any(line.endswith(" 1") for line in own), said
+    assert "alice" not in said, said
+
+
+def test_nobody_reaches_ports_of_another_or_of_the_machine(hub, alice, bob, undisturbed):
+    listening = [int(port) for port in alice.run(LISTENING).split()]
+    assert alice.port in listening and len(listening) > 5, "of her store, her kernels and her ranks"
+    of_the_hub = int(hub.address.rsplit(":", 1)[1])
+    said = bob.run(f"""
+import socket
+for port in ({of_the_hub}, *{listening}):
+    with socket.socket() as one:
+        one.settimeout(2)
+        print("open" if one.connect_ex(("127.0.0.1", port)) == 0 else "closed")
+import torch.distributed as dist, datetime
+try:
+    wait = datetime.timedelta(seconds=2)
+    dist.TCPStore("127.0.0.1", {alice.port}, is_master=False, timeout=wait).get("weights")
+    print("read")
+except Exception as error:
+    print("not read")
+print(sorted(name for _, name in socket.if_nameindex()))
+""")
+    assert "open" not in said.split(), said
+    assert "not read" in said and "['lo']" in said, said
+
+
+def test_nobody_uses_the_server_of_another(hub, alice, bob):
+    status = bob.context.request.get(f"{alice.own}/api/kernels").status
+    assert status in (403, 404), status
+    said = bob.run("""
+import os, json, asyncio
+from jupyterhub.httpclient import fetch
+async def ask(path, method="GET"):
+    try:
+        got = await fetch(os.environ["JUPYTERHUB_API_URL"] + path, method=method,
+                          headers={"Authorization": "token " + os.environ["JUPYTERHUB_API_TOKEN"]})
+        return got.status
+    except Exception as error:
+        return getattr(error, "status", None) or getattr(error, "code", None) or str(error)
+for path in ("/users/bob", "/users/alice", "/proxy"):
+    print(await ask(path))
+print(await ask("/users/alice/server", "DELETE"))
+""")
+    answers = said.split()
+    assert answers[0] == "200", said
+    assert all(answer in ("403", "404") for answer in answers[1:]) and len(answers) == 4, said
+
+
+def test_who_fills_memory_loses_only_own_processes(bob, undisturbed):
+    said = bob.run(
+        """
+import mmap
+held = []
+while True:
+    held.append(b"x" * 50_000_000)
+""",
+        seconds=120,
+    )
+    assert said == "the kernel died" or "MemoryError" in said, said
+    assert bob.run("print('again')") == "again\n"
+
+
+def test_shared_memory_counts_as_memory(bob, undisturbed):
+    said = bob.run(
+        """
+with open("/dev/shm/large", "wb") as file:
+    while True:
+        file.write(bytes(50_000_000))
+""",
+        seconds=120,
+    )
+    assert said == "the kernel died" or "No space" in said or "Cannot allocate" in said, said
+    bob.run("import os; os.remove('/dev/shm/large')")
+
+
+def test_who_forks_without_end_comes_to_an_end(bob, undisturbed):
+    said = bob.run("""
+import os, signal, time
+children = []
+try:
+    while len(children) < 5_000:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        children.append(pid)
+except OSError as error:
+    print(error.strerror)
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+print(len(children))
+""")
+    why, count = said.strip().splitlines()[-2:]
+    assert why == "Resource temporarily unavailable", said
+    assert 10 < int(count) < PROCESSES, said
+
+
+def test_who_kills_all_that_can_be_seen_kills_only_the_own_sandbox(hub, bob, undisturbed):
+    before = hub.of("bob")
+    said = bob.run("import os, signal; os.kill(-1, signal.SIGKILL); print('alive')")
+    assert said in ("alive\n", "the kernel died", "alive\nthe kernel died"), said
+    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in before), "bob's sandbox to end", 30)
+    bob.page.goto(f"{hub.address}/hub/spawn")
+    bob.page.wait_for_url("**/user/bob/**")
+    bob.rest()
+    assert bob.run("print('back')") == "back\n"
+
+
+def test_no_process_survives_the_end_of_a_server(hub, bob, undisturbed):
+    said = bob.run("""
+import subprocess, sys
+daemon = '''
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("/tmp/daemon", "w").write(str(os.getpid()))
+        time.sleep(600)
+'''
+subprocess.Popen([sys.executable, "-c", daemon], start_new_session=True)
+import time
+time.sleep(1.5)
+print(open("/tmp/daemon").read().isdigit())
+""")
+    assert said == "True\n", said
+    before = hub.of("bob")
+    assert any("python" in command for command in before.values())
+    status = bob.context.request.get(f"{hub.address}/hub/logout").status
+    assert status == 200, status
+    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in before), "bob's processes to end", 30)
+    assert hub.of("bob") == {}
+
+
+def test_ranks_that_still_run_end_with_the_hub(hub, alice):
+    everybody = hub.processes()
+    assert alice.ranks < set(everybody)
+    hub.process.send_signal(signal.SIGTERM)
+    hub.process.wait(60)
+    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in everybody), "all to end", 30)
