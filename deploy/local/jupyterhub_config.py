@@ -74,6 +74,4 @@ c.SandboxSpawner.args = [
     "--MappingKernelManager.cull_connected=True",
     f"--TerminalManager.cull_inactive_timeout={idle}",
     f"--ServerApp.shutdown_no_activity_timeout={idle}",
-    "--LabApp.news_url=None",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
 ]

@@ -13,6 +13,7 @@ The first process of the sandbox is its process namespace: when it ends, the ker
 import asyncio
 import hashlib
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -73,7 +74,7 @@ class SandboxSpawner(LocalProcessSpawner):
         return self.group().enter
 
     def user_env(self, env):
-        """What the server finds: a home, and the book's address leading to this machine's copy."""
+        """What the server finds: a home, and the programs of the book's environment."""
         name = self.user.escaped_name
         return env | {
             "USER": name,
@@ -82,11 +83,6 @@ class SandboxSpawner(LocalProcessSpawner):
             "LANG": "C.UTF-8",
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{PORT}{self.server.base_url}",
-            "GIT_CONFIG_COUNT": "2",
-            "GIT_CONFIG_KEY_0": f"url.file://{MIRROR}.insteadOf",
-            "GIT_CONFIG_VALUE_0": self.book,
-            "GIT_CONFIG_KEY_1": "safe.directory",
-            "GIT_CONFIG_VALUE_1": MIRROR,
         }
 
     async def start(self):
@@ -98,7 +94,9 @@ class SandboxSpawner(LocalProcessSpawner):
             os.chown(folder, self.uid, -1)
         (self.place / "server").unlink(missing_ok=True)
         for name, text in self.names().items():
-            Path(f"{self.place}.{name}").write_text(text)
+            file = Path(f"{self.place}.etc", name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
         self.cmd = [*self.group().command(), *self.sandbox(), "jupyterhub-singleuser"]
         ip, port = await super().start()
         way_in = [f"TCP-LISTEN:{port},bind={ip},reuseaddr,fork", f"UNIX-CONNECT:{self.place / 'server'}"]
@@ -131,11 +129,14 @@ class SandboxSpawner(LocalProcessSpawner):
             await asyncio.to_thread(self.group().remove)
 
     def names(self):
-        """The files of /etc that say who is who: this user, and this machine."""
+        """Files of /etc: who this user is, what this machine is called, where git finds the book, …"""
         name, number = self.user.escaped_name, self.uid
+        no_news = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
         return {
             "passwd": f"{name}:x:{number}:{number}::/home/{name}:/bin/bash\n",
             "group": f"{name}:x:{number}:\n",
+            "gitconfig": f'[url "file://{MIRROR}"]\ninsteadOf = {self.book}\n[safe]\ndirectory = {MIRROR}\n',
+            "jupyter/labconfig/page_config.json": json.dumps(no_news),
             "hosts": f"127.0.0.1 localhost {HOST}\n::1 localhost\n::ffff:127.0.0.1 localhost\n",
         }
 
@@ -146,8 +147,9 @@ class SandboxSpawner(LocalProcessSpawner):
         words += [f"--unshare-{what}" for what in ("pid", "net", "ipc", "uts", "cgroup")]
         words += [] if os.geteuid() == 0 else ["--unshare-user"]
         words += ["--hostname", HOST, "--proc", "/proc", "--dev", "/dev"]
-        for path in ("/tmp", "/dev/shm", "/var/tmp"):
-            words += ["--perms", "1777", "--tmpfs", path]
+        for path in ("/tmp", "/dev/shm"):  # they are memory, and no process whose end would free it
+            words += ["--perms", "1777", "--size", str(self.mem_limit // 3), "--tmpfs", path]
+        words += ["--symlink", "/tmp", "/var/tmp"]
         for path in (
             "/etc",
             "/sys",
@@ -164,7 +166,7 @@ class SandboxSpawner(LocalProcessSpawner):
         for file in SYSTEM.split():
             words += ["--ro-bind-try", f"/etc/{file}", f"/etc/{file}"]
         for file in self.names():
-            words += ["--ro-bind", f"{self.place}.{file}", f"/etc/{file}"]
+            words += bound("--ro-bind", f"{self.place}.etc/{file}", f"/etc/{file}")
         package = importlib.util.find_spec("allranks").submodule_search_locations[0]
         hub = str(Path(self.sockets, "hub"))
         for path in (sys.prefix, sys.base_prefix, package, hub):

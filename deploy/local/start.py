@@ -62,8 +62,8 @@ def check_machine():
     for program in ("bwrap", "socat", "setpriv", "git", "configurable-http-proxy", "jupyterhub"):
         if not shutil.which(program):
             stop(f"{program} is missing; run tools/hub.sh, which says what to install.")
-    trial = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    done = subprocess.run(trial, capture_output=True, text=True)
+    trial = "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --size 4096 --tmpfs /tmp true"
+    done = subprocess.run(trial.split(), capture_output=True, text=True)
     if done.returncode:
         stop(
             f"this machine does not allow sandboxes (bwrap says: {done.stderr.strip()}). "
