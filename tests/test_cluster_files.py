@@ -1,5 +1,6 @@
 """Every shell script and every manifest passes the check of those who read it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,10 @@ def test_kubernetes_reads_every_field_of_the_train_job():
 
 
 def test_what_the_train_job_and_the_batch_file_run_is_there():
-    command = yaml.safe_load((CLUSTER / "trainjob.yaml").read_text())["spec"]["trainer"]["command"]
-    for text in (" ".join(command), (CLUSTER / "slurm.sh").read_text()):
-        assert "deploy/cluster/train.py" in text
+    assert "deploy/cluster/train.py" in (CLUSTER / "slurm.sh").read_text()
     assert (CLUSTER / "train.py").exists()
+    trainer = yaml.safe_load((CLUSTER / "trainjob.yaml").read_text())["spec"]["trainer"]
+    assert trainer["command"] == ["torchrun", "/opt/allranks/share/allranks/train.py"]
+    image = ROOT / "deploy" / "image"
+    assert "PREFIX=/opt/allranks" in (image / "Dockerfile").read_text()
+    assert re.search(r'install .*train\.py "\$PREFIX/share/allranks"', (image / "install.sh").read_text())

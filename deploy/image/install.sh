@@ -4,7 +4,7 @@
 #   install.sh system        Debian packages: git, a compiler for torch.compile, an init that reaps ranks
 #   install.sh user          the user that hubs expect: jovyan, uid 1000
 #   install.sh environment   the Python packages, into PREFIX
-#   install.sh book          the package allranks and the notebooks, into PREFIX
+#   install.sh book          the package allranks, the notebooks and train.py, into PREFIX
 #   install.sh check         fails unless what is in PREFIX works
 #
 #   PREFIX=/opt/allranks     an environment that is there is used; else one is made, for which PYTHON is asked
@@ -65,7 +65,7 @@ book() {
     rm -rf "$source"
     install -d "$PREFIX/share/allranks" "$PREFIX/share/jupyter/lab/settings"
     cp -R notebooks "$PREFIX/share/allranks"
-    install -m 644 deploy/image/healthcheck.py "$PREFIX/share/allranks"
+    install -m 644 deploy/image/healthcheck.py deploy/cluster/train.py "$PREFIX/share/allranks"
     install -m 644 tools/jupyterlab/overrides.json "$PREFIX/share/jupyter/lab/settings"
 }
 
