@@ -20,7 +20,6 @@ folder = Path(os.environ["HUB_FOLDER"])
 sockets = Path(os.environ["HUB_SOCKETS"])
 address, port = os.environ["HUB_ADDRESS"], int(os.environ["HUB_PORT"])
 certificate, key = os.environ.get("HUB_CERTIFICATE", ""), os.environ.get("HUB_KEY", "")
-shared = address not in ("127.0.0.1", "::1", "localhost")
 
 c = get_config()  # noqa: F821 (JupyterHub gives it)
 
@@ -33,6 +32,7 @@ hub_socket = f"http+unix://{quote(str(sockets / 'hub' / 'hub'), safe='')}"
 c.JupyterHub.hub_bind_url = c.JupyterHub.hub_connect_url = hub_socket
 c.JupyterHub.hub_socket_mode = 0o666  # only the hub and sandboxes come into its folder; tokens do the rest
 c.ConfigurableHTTPProxy.api_url = f"http+unix://{quote(str(sockets / 'proxy'), safe='')}"
+c.ConfigurableHTTPProxy.command = ["setpriv", "--pdeathsig", "KILL", "--", "configurable-http-proxy"]
 c.ConfigurableHTTPProxy.pid_file = str(folder / "proxy.pid")
 c.JupyterHub.db_url = f"sqlite:///{folder / 'hub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(folder / "cookie-secret")
@@ -42,7 +42,8 @@ c.JupyterHub.template_vars = {"announcement_login": 'New here? <a href="signup">
 # ---- who may come in ----
 
 c.JupyterHub.authenticator_class = HubAuthenticator
-c.HubAuthenticator.open_signup = not shared or os.environ.get("HUB_SIGN_UP") == "open"
+c.HubAuthenticator.open_signup = os.environ["HUB_SIGN_UP"] == "open"
+c.HubAuthenticator.username_pattern = r"[a-z0-9][a-z0-9_.@-]{0,63}\Z"  # part of a file's name and an address
 c.HubAuthenticator.admin_password_file = str(folder / "admin-password")
 c.HubAuthenticator.minimum_password_length = 8
 c.HubAuthenticator.check_common_password = True

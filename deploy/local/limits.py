@@ -17,7 +17,8 @@ LIMITS = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": None}  #
 
 def kind():
     """How groups are made on this machine: 'systemd', 'folders', or None if they cannot be."""
-    if Path("/run/systemd/system").exists() and shutil.which("systemd-run"):
+    bus = os.geteuid() == 0 or "XDG_RUNTIME_DIR" in os.environ  # a user's own systemd answers there
+    if bus and Path("/run/systemd/system").exists() and shutil.which("systemd-run"):
         return "systemd"
     if os.geteuid() == 0 and all(os.access(ROOT / name, os.W_OK) for name in LIMITS):
         return "folders"
@@ -53,10 +54,12 @@ class Group:
         """What stands before a command that systemd shall put into a group."""
         if self.kind != "systemd":
             return []
-        user = [] if os.geteuid() == 0 else ["--user"]
+        user, where = [], []
+        if os.geteuid() != 0:  # JupyterHub gives a server none of the hub's environment
+            user, where = ["--user"], ["env", f"XDG_RUNTIME_DIR={os.environ['XDG_RUNTIME_DIR']}"]
         limits = [f"MemoryMax={self.memory}", "MemorySwapMax=0", f"TasksMax={self.processes}"]
         properties = [word for limit in limits for word in ("-p", limit)]
-        return ["systemd-run", "--scope", "--quiet", "--collect", *user, *properties, "--"]
+        return [*where, "systemd-run", "--scope", "--quiet", "--collect", *user, *properties, "--"]
 
     def enter(self):
         """Put this process into the group; its children are born there."""

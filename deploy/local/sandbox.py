@@ -11,14 +11,16 @@ The first process of the sandbox is its process namespace: when it ends, the ker
 """
 
 import asyncio
+import ctypes
 import hashlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
-from subprocess import DEVNULL, Popen
+from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 
 from jupyterhub.spawner import LocalProcessSpawner
 from limits import Group
@@ -28,9 +30,13 @@ MIRROR = "/srv/book.git"  # in the sandbox: the book as this machine has it, for
 FIRST_UID = 30_000  # of the users' own numbers on a hub that runs as root: accounts begin at 1,000
 HOST = "all-ranks"
 PORT = 8888  # the one that jupyter_server takes to mean "none", when it is given a socket
-SYSTEM = "ld.so.cache alternatives ssl ca-certificates pki fonts localtime mime.types services protocols"
-SYSTEM += " nsswitch.conf profile bash.bashrc inputrc terminfo magic"
-LIVES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+SYSTEM = "ld.so.cache alternatives ssl/certs ssl/openssl.cnf ca-certificates pki/ca-trust pki/tls/certs"
+SYSTEM += (
+    " fonts localtime mime.types services protocols nsswitch.conf profile bash.bashrc inputrc terminfo magic"
+)
+KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)  # the system call's number
+JOIN_SESSION_KEYRING = 1
+LIBC = ctypes.CDLL(None)
 
 
 class SandboxSpawner(LocalProcessSpawner):
@@ -43,7 +49,7 @@ class SandboxSpawner(LocalProcessSpawner):
     )
     processes = Integer(500, config=True, help="Processes and threads that one user may have.")
 
-    socat = None
+    socat = log_writer = None
 
     @property
     def place(self):
@@ -70,8 +76,19 @@ class SandboxSpawner(LocalProcessSpawner):
         return Group(f"{os.getpid()}-{self.user.name}", self.mem_limit, self.processes)
 
     def make_preexec_fn(self, name):
-        """Entering the group comes before everything else."""
-        return self.group().enter
+        """Entering the group comes before everything else; then the hub's keys of the kernel are left."""
+        group = self.group()
+
+        def enter():
+            group.enter()
+            if KEYCTL:
+                LIBC.syscall(KEYCTL, JOIN_SESSION_KEYRING, None)
+
+        return enter
+
+    def get_state(self):
+        """No process number outlives the hub: after a restart the number is a stranger's."""
+        return {name: value for name, value in super().get_state().items() if name != "pid"}
 
     def user_env(self, env):
         """What the server finds: a home, and the programs of the book's environment."""
@@ -88,21 +105,39 @@ class SandboxSpawner(LocalProcessSpawner):
     async def start(self):
         """Start the sandbox, and what leads the proxy into it."""
         self.group().make()
+        shutil.rmtree(self.place, ignore_errors=True)  # what its user left there is not trusted
         for folder in (self.home, self.place):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
             os.chown(folder, self.uid, -1)
-        (self.place / "server").unlink(missing_ok=True)
         for name, text in self.names().items():
             file = Path(f"{self.place}.etc", name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         self.cmd = [*self.group().command(), *self.sandbox(), "jupyterhub-singleuser"]
-        ip, port = await super().start()
-        way_in = [f"TCP-LISTEN:{port},bind={ip},reuseaddr,fork", f"UNIX-CONNECT:{self.place / 'server'}"]
+        with self.log_pipe() as pipe:
+            self.popen_kwargs = {"stdin": DEVNULL, "stdout": pipe, "stderr": STDOUT}
+            ip, port = await super().start()
         silent = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}  # it tells of each early knock
-        self.socat = Popen([*LIVES_WITH_US, "socat", *way_in], start_new_session=True, **silent)
+        self.socat = Popen(self.way_in(ip, port), start_new_session=True, **silent)
         return ip, port
+
+    def log_pipe(self):
+        """Where the server writes: a pipe, so that no user has the hub's log, or its terminal, open."""
+        lines = ["s/[[:cntrl:]]/?/g", f"s/^/{self.user.escaped_name}: /"]
+        command = ["sed", "--unbuffered", *(word for line in lines for word in ("-e", line))]
+        c = os.environ | {"LC_ALL": "C"}
+        self.log_writer = Popen(command, stdin=PIPE, start_new_session=True, env=c)
+        return self.log_writer.stdin
+
+    def way_in(self, ip, port):
+        """What leads the proxy to the user's socket.
+
+        The user may put a link in its place: so it sees only that folder, and nothing that a link can name.
+        """
+        words = [*self.bwrap(), *bound("--ro-bind", str(self.place), str(self.place))]
+        listen = f"TCP-LISTEN:{port},bind={ip},reuseaddr,fork,max-children=200"
+        return [*words, *self.as_user(), "socat", listen, f"UNIX-CONNECT:{self.place / 'server'}"]
 
     def get_args(self):
         """The server listens on its socket and nowhere else."""
@@ -126,6 +161,11 @@ class SandboxSpawner(LocalProcessSpawner):
             os.killpg(self.socat.pid, signal.SIGKILL)
             self.socat.wait()
             self.socat = None
+            try:
+                await asyncio.to_thread(self.log_writer.wait, 5)
+            except TimeoutExpired:
+                self.log_writer.kill()
+                self.log_writer.wait()
             await asyncio.to_thread(self.group().remove)
 
     def names(self):
@@ -140,12 +180,42 @@ class SandboxSpawner(LocalProcessSpawner):
             "hosts": f"127.0.0.1 localhost {HOST}\n::1 localhost\n::ffff:127.0.0.1 localhost\n",
         }
 
-    def sandbox(self):
-        """The command of bubblewrap, up to the command that runs inside."""
-        name = self.user.escaped_name
+    def bwrap(self):
+        """The command of bubblewrap: own processes, and of all files only the system's programs."""
         words = ["bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-        words += [f"--unshare-{what}" for what in ("pid", "net", "ipc", "uts", "cgroup")]
-        words += [] if os.geteuid() == 0 else ["--unshare-user"]
+        words += [f"--unshare-{what}" for what in ("pid", "ipc", "uts", "cgroup")]
+        # Where the user's number is the operator's, who may mount could change the own group's limits.
+        words += [] if os.geteuid() == 0 else ["--unshare-user", "--disable-userns"]
+        words += ["--ro-bind", "/usr", "/usr"]
+        for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
+            if path.is_symlink():
+                words += ["--symlink", os.readlink(path), str(path)]
+            elif path.exists():
+                words += ["--ro-bind", str(path), str(path)]
+        return words
+
+    def as_user(self):
+        """The end of bubblewrap's options, and who runs what follows."""
+        if os.geteuid() != 0:
+            return ["--"]
+        number = str(self.uid)
+        words = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"]
+        return [
+            *words,
+            "setpriv",
+            "--reuid",
+            number,
+            "--regid",
+            number,
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--",
+        ]
+
+    def sandbox(self):
+        """The command of the sandbox, up to the command that runs inside."""
+        name = self.user.escaped_name
+        words = [*self.bwrap(), "--unshare-net", "--unsetenv", "XDG_RUNTIME_DIR"]
         words += ["--hostname", HOST, "--proc", "/proc", "--dev", "/dev"]
         for path in ("/tmp", "/dev/shm"):  # they are memory, and no process whose end would free it
             words += ["--perms", "1777", "--size", str(self.mem_limit // 3), "--tmpfs", path]
@@ -157,12 +227,6 @@ class SandboxSpawner(LocalProcessSpawner):
             "/sys/class/net",
         ):  # gloo looks for network cards in the last
             words += ["--perms", "0755", "--dir", path]
-        words += ["--ro-bind", "/usr", "/usr"]
-        for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
-            if path.is_symlink():
-                words += ["--symlink", os.readlink(path), str(path)]
-            elif path.exists():
-                words += ["--ro-bind", str(path), str(path)]
         for file in SYSTEM.split():
             words += ["--ro-bind-try", f"/etc/{file}", f"/etc/{file}"]
         for file in self.names():
@@ -175,12 +239,8 @@ class SandboxSpawner(LocalProcessSpawner):
         words += bound("--ro-bind", str(Path(self.folder, "book.git")), MIRROR)
         words += bound("--bind", str(self.place), str(self.place))
         words += bound("--bind", str(self.home), f"/home/{name}")
-        words += self.devices()
-        if os.geteuid() == 0:
-            number = str(self.uid)
-            words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"]
-            words += ["setpriv", "--reuid", number, "--regid", number, "--clear-groups", "--inh-caps=-all"]
-        return [*words, "--", "env", "-C", f"/home/{name}"]
+        words += [*self.devices(), "--remount-ro", "/"]
+        return [*words, *self.as_user(), "env", "-C", f"/home/{name}"]
 
     def devices(self):
         """NVIDIA's devices, and the folders in which their drivers look for the machine's shape."""

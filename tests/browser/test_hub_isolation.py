@@ -7,6 +7,7 @@ import sys
 
 import psutil
 import pytest
+from playwright.sync_api import TimeoutError
 from running_hub import Hub, Person
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
@@ -193,6 +194,42 @@ print(await ask("/users/alice/server", "DELETE"))
     assert all(answer in ("403", "404") for answer in answers[1:]) and len(answers) == 4, said
 
 
+def test_nobody_has_the_log_or_a_key_of_the_hub(hub, bob):
+    said = bob.run("""
+import ctypes, os
+for pid in sorted(int(one) for one in os.listdir("/proc") if one.isdigit()):
+    for number in (0, 1, 2):
+        try:
+            print(os.readlink(f"/proc/{pid}/fd/{number}").split(":")[0])
+        except OSError:
+            print("not shown")
+print("capabilities", open("/proc/self/status").read().split("CapEff:")[1].split()[0])
+print("new", open("/proc/self/status").read().split("NoNewPrivs:")[1].split()[0])
+print("keyrings of others", [row for row in open("/proc/keys") if "_ses" in row and "empty" not in row
+                             and row.split()[5] != str(os.getuid())])
+""")
+    assert set(said.split("capabilities")[0].split()) <= {"pipe", "/dev/null", "not", "shown"}, said
+    assert "pipe" in said and "capabilities 0000000000000000\nnew 1\n" in said, said
+    logged = [line for line in hub.said().splitlines() if "ServerApp" in line]
+    assert any(line.startswith("bob: ") for line in logged)
+    assert all(line.startswith(("alice: ", "bob: ")) for line in logged), logged
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "../x", "%2e%2e", "a b", "a\u202eb", "a" * 65, "alice", "Alice", "admin"]
+)
+def test_no_name_is_another_users_or_leads_out_of_a_folder(hub, browser, alice, name):
+    person = Person(hub, browser, name)
+    with pytest.raises(TimeoutError):
+        person.context.set_default_timeout(3_000)
+        person.sign_up()
+    assert person.page.locator(".alert-danger").count() == 1
+    person.sign_in()
+    person.page.get_by_text("Invalid username or password").wait_for()
+    person.context.close()
+    assert sorted(one.name for one in hub.folder.joinpath("users").iterdir()) in (["alice"], ["alice", "bob"])
+
+
 def test_who_fills_memory_loses_only_own_processes(bob, undisturbed):
     said = bob.run(
         """
@@ -246,6 +283,13 @@ print(len(children))
 
 def test_who_kills_all_that_can_be_seen_kills_only_the_own_sandbox(hub, bob, undisturbed):
     before = hub.of("bob")
+    bob.run("""
+import glob, os
+[server] = glob.glob("/*/allranks-hub-*/users/*/server")
+os.remove(server)
+os.mkdir(server)
+open(f"{server}/in-the-way", "w").close()
+""")  # the next server has to find its socket's place free
     said = bob.run("import os, signal; os.kill(-1, signal.SIGKILL); print('alive')")
     assert said in ("alive\n", "the kernel died", "alive\nthe kernel died"), said
     hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in before), "bob's sandbox to end", 30)
@@ -286,3 +330,16 @@ def test_ranks_that_still_run_end_with_the_hub(hub, alice):
     hub.process.send_signal(signal.SIGTERM)
     hub.process.wait(60)
     hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in everybody), "all to end", 30)
+
+
+def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_path):
+    hub = Hub(tmp_path)
+    everybody = hub.processes()
+    of_the_hub = next(pid for pid, command in everybody.items() if "jupyterhub_config.py" in command)
+    assert any("configurable-http-proxy" in command for command in everybody.values())
+    psutil.Process(of_the_hub).kill()
+    hub.process.wait(30)
+    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in everybody), "all to end", 30)
+    hub.end()
+    again = Hub(tmp_path, HUB_PORT=hub.address.rsplit(":", 1)[1])
+    again.end()
