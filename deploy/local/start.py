@@ -150,7 +150,7 @@ def take(folder):
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             stop(
                 f"HUB_FOLDER is {folder}, which is not yours alone, and it is to hold passwords and homes: "
-                "give a folder that does not exist yet, or make this one yours (chmod 700)."
+                "give a folder that does not exist yet, or chmod 700 this one if nothing else uses it."
             )
         lock = open(folder / "lock", "w")  # noqa: SIM115 (open as long as the hub runs)
     except OSError as error:

@@ -32,7 +32,7 @@ class Hub:
 
     def __init__(self, folder, before=(), **asked):
         self.folder = Path(folder)
-        port = free_port()
+        port = asked.get("HUB_PORT") or free_port()
         self.address = f"http://127.0.0.1:{port}"
         environment = {
             **os.environ,

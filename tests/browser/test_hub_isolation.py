@@ -196,8 +196,8 @@ print(await ask("/users/alice/server", "DELETE"))
 
 def test_nobody_has_the_log_or_a_key_of_the_hub(hub, bob):
     said = bob.run("""
-import ctypes, os
-for pid in sorted(int(one) for one in os.listdir("/proc") if one.isdigit()):
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
     for number in (0, 1, 2):
         try:
             print(os.readlink(f"/proc/{pid}/fd/{number}").split(":")[0])
@@ -205,29 +205,24 @@ for pid in sorted(int(one) for one in os.listdir("/proc") if one.isdigit()):
             print("not shown")
 print("capabilities", open("/proc/self/status").read().split("CapEff:")[1].split()[0])
 print("new", open("/proc/self/status").read().split("NoNewPrivs:")[1].split()[0])
-print("keyrings of others", [row for row in open("/proc/keys") if "_ses" in row and "empty" not in row
-                             and row.split()[5] != str(os.getuid())])
+print("keys", [row for row in open("/proc/keys") if row.split()[7] != "keyring"])
 """)
     assert set(said.split("capabilities")[0].split()) <= {"pipe", "/dev/null", "not", "shown"}, said
-    assert "pipe" in said and "capabilities 0000000000000000\nnew 1\n" in said, said
-    logged = [line for line in hub.said().splitlines() if "ServerApp" in line]
+    assert "pipe" in said and "capabilities 0000000000000000\nnew 1\nkeys []\n" in said, said
+    logged = [line for line in hub.said().splitlines() if " ServerApp] " in line]
     assert any(line.startswith("bob: ") for line in logged)
     assert all(line.startswith(("alice: ", "bob: ")) for line in logged), logged
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "../x", "%2e%2e", "a b", "a\u202eb", "a" * 65, "alice", "Alice", "admin"]
-)
-def test_no_name_is_another_users_or_leads_out_of_a_folder(hub, browser, alice, name):
+@pytest.mark.parametrize("name", ["..", "a b", "Alice", "admin"])
+def test_no_name_is_taken_twice_or_leads_out_of_a_folder(hub, browser, alice, name):
     person = Person(hub, browser, name)
-    with pytest.raises(TimeoutError):
-        person.context.set_default_timeout(3_000)
+    person.context.set_default_timeout(2_000)
+    with pytest.raises(TimeoutError, match="The signup was successful"):
         person.sign_up()
-    assert person.page.locator(".alert-danger").count() == 1
-    person.sign_in()
-    person.page.get_by_text("Invalid username or password").wait_for()
+    assert person.page.locator(".alert-danger:visible").count() == 1
     person.context.close()
-    assert sorted(one.name for one in hub.folder.joinpath("users").iterdir()) in (["alice"], ["alice", "bob"])
+    assert {one.name for one in hub.folder.joinpath("users").iterdir()} <= {"alice", "bob"}
 
 
 def test_who_fills_memory_loses_only_own_processes(bob, undisturbed):
@@ -283,14 +278,15 @@ print(len(children))
 
 def test_who_kills_all_that_can_be_seen_kills_only_the_own_sandbox(hub, bob, undisturbed):
     before = hub.of("bob")
-    bob.run("""
-import glob, os
+    said = bob.run("""
+import glob, os, signal
 [server] = glob.glob("/*/allranks-hub-*/users/*/server")
-os.remove(server)
+os.remove(server)  # the next server has to find its socket's place free
 os.mkdir(server)
 open(f"{server}/in-the-way", "w").close()
-""")  # the next server has to find its socket's place free
-    said = bob.run("import os, signal; os.kill(-1, signal.SIGKILL); print('alive')")
+os.kill(-1, signal.SIGKILL)
+print("alive")
+""")
     assert said in ("alive\n", "the kernel died", "alive\nthe kernel died"), said
     hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in before), "bob's sandbox to end", 30)
     bob.page.goto(f"{hub.address}/hub/spawn")
