@@ -28,6 +28,7 @@ c = get_config()  # noqa: F821 (JupyterHub gives it)
 shown = f"[{address}]" if ":" in address else address
 c.JupyterHub.bind_url = f"http{'s' * bool(certificate)}://{shown}:{port}"
 c.JupyterHub.ssl_cert, c.JupyterHub.ssl_key = certificate, key
+c.JupyterHub.subdomain_host = os.environ.get("HUB_SUBDOMAINS", "")  # each user an origin of their own
 hub_socket = f"http+unix://{quote(str(sockets / 'hub' / 'hub'), safe='')}"
 c.JupyterHub.hub_bind_url = c.JupyterHub.hub_connect_url = hub_socket
 c.JupyterHub.hub_socket_mode = 0o666  # only the hub and sandboxes come into its folder; tokens do the rest

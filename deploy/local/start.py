@@ -121,6 +121,12 @@ def check_safety(asked, local):
     pair = [asked.get(name, "") for name in ("HUB_CERTIFICATE", "HUB_KEY")]
     if any(pair) and not all(file and os.access(file, os.R_OK) for file in pair):
         stop("HUB_CERTIFICATE and HUB_KEY belong together, and both have to be files that you can read.")
+    above = asked.get("HUB_SUBDOMAINS", "")
+    if above and not re.fullmatch(r"https?://[a-z0-9.-]+(:\d+)?", above):
+        stop(
+            f"HUB_SUBDOMAINS is {above!r}; give the address under which each user gets a name, "
+            "such as https://hub.example.org: users are then at https://NAME.hub.example.org."
+        )
     asked["HUB_SIGN_UP"] = asked.get("HUB_SIGN_UP") or ("open" if local else "ask")
     if asked["HUB_SIGN_UP"] not in ("open", "ask"):
         stop(
@@ -204,10 +210,14 @@ def say_where(asked, folder, local):
     """The one thing to read at the start."""
     scheme = "https" if asked.get("HUB_CERTIFICATE") else "http"
     shown = f"[{asked['HUB_ADDRESS']}]" if ":" in asked["HUB_ADDRESS"] else asked["HUB_ADDRESS"]
-    print(f"hub: open {scheme}://{shown}:{asked['HUB_PORT']}", flush=True)
+    address = asked.get("HUB_SUBDOMAINS") or f"{scheme}://{shown}:{asked['HUB_PORT']}"
+    print(f"hub: open {address}", flush=True)
     print(f"hub: accounts and homes are in {folder}")
     if not asked.get("HUB_ADMIN_PASSWORD"):
         print(f"hub: sign in as {asked['HUB_ADMIN']} with the password in {folder / 'admin-password'}")
+    if not local and not asked.get("HUB_SUBDOMAINS"):
+        print("hub: all users share one web origin, so a page of one can act for another who opens it")
+        print("hub: HUB_SUBDOMAINS gives each an origin of their own (deploy/local/README.md)")
     if asked["HUB_SIGN_UP"] == "ask":
         print("hub: who signs up waits until an administrator has opened /hub/authorize")
     if limits.kind() is None:

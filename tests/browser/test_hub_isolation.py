@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 from playwright.sync_api import TimeoutError
-from running_hub import Hub, Person
+from running_hub import Hub, Person, free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
 MEMORY, PROCESSES = "1500M", 400
@@ -339,3 +339,31 @@ def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_pa
     hub.end()
     again = Hub(tmp_path, HUB_PORT=hub.address.rsplit(":", 1)[1])
     again.end()
+
+
+def test_with_subdomains_a_page_of_one_user_cannot_act_for_another(tmp_path, browser):
+    port = str(free_port())
+    above = f"http://localhost:{port}"  # browsers find every name below localhost on their own machine
+    hub = Hub(tmp_path, HUB_PORT=port, HUB_SUBDOMAINS=above)
+    hub.address = above
+    alice = Person(hub, browser, "alice")
+    alice.sign_up()
+    alice.sign_in()
+    alice.page.wait_for_url(f"http://alice.localhost:{port}/user/alice/lab**")
+    own = f"http://alice.localhost:{port}/user/alice/api/status"
+    read = f"fetch('{own}', {{credentials: 'include'}}).then(() => 'answered', error => error.name)"
+    alice.page.goto(own)
+    assert alice.page.evaluate(read) == "answered"
+    assert "_xsrf" in alice.page.evaluate("document.cookie")
+    bobs = f"http://bob.localhost:{port}/"
+    alice.page.route(
+        f"{bobs}**", lambda route: route.fulfill(body="what bob likes", content_type="text/html")
+    )
+    alice.page.goto(f"{bobs}user/bob/")
+    assert alice.page.evaluate("location.hostname") == "bob.localhost"
+    assert alice.page.evaluate(read) == "TypeError"
+    look = f"{{ const other = window.open('{own}'); await new Promise(done => setTimeout(done, 2000)); "
+    look += "try { return other.document.cookie } catch (error) { return error.name } }"
+    assert alice.page.evaluate(f"async () => {look}") == "SecurityError"
+    alice.context.close()
+    hub.end()

@@ -95,6 +95,8 @@ def test_an_address_in_use_or_not_of_this_machine_is_refused(start):
         ({"HUB_ADMIN_PASSWORD": "abababababababab"}, "repeats"),
         ({"HUB_CERTIFICATE": "/etc/hostname"}, "belong together"),
         ({"HUB_SIGN_UP": "yes"}, "say open, or ask"),
+        ({"HUB_SUBDOMAINS": "hub.example.org"}, "such as https://hub.example.org"),
+        ({"HUB_SUBDOMAINS": "https://hub.example.org/path"}, "such as https://hub.example.org"),
     ],
 )
 def test_what_is_unsafe_is_refused_even_on_loopback(start, given, said):
