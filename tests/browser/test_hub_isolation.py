@@ -328,8 +328,9 @@ def test_ranks_that_still_run_end_with_the_hub(hub, alice):
     hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in everybody), "all to end", 30)
 
 
-def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_path):
+def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_path, request):
     hub = Hub(tmp_path)
+    request.addfinalizer(hub.end)
     everybody = hub.processes()
     of_the_hub = next(pid for pid, command in everybody.items() if "jupyterhub_config.py" in command)
     assert any("configurable-http-proxy" in command for command in everybody.values())
@@ -341,10 +342,11 @@ def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_pa
     again.end()
 
 
-def test_with_subdomains_a_page_of_one_user_cannot_act_for_another(tmp_path, browser):
+def test_with_subdomains_a_page_of_one_user_cannot_act_for_another(tmp_path, browser, request):
     port = str(free_port())
     above = f"http://localhost:{port}"  # browsers find every name below localhost on their own machine
     hub = Hub(tmp_path, HUB_PORT=port, HUB_SUBDOMAINS=above)
+    request.addfinalizer(hub.end)
     hub.address = above
     alice = Person(hub, browser, "alice")
     alice.sign_up()
@@ -366,4 +368,3 @@ def test_with_subdomains_a_page_of_one_user_cannot_act_for_another(tmp_path, bro
     look += "try { return other.document.cookie } catch (error) { return error.name } }"
     assert alice.page.evaluate(f"async () => {look}") == "SecurityError"
     alice.context.close()
-    hub.end()
