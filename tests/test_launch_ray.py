@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 import warnings
 
 import pytest
@@ -69,8 +70,14 @@ def test_the_rank_that_is_killed_is_named(cluster):
             os.kill(os.getpid(), signal.SIGKILL)
         dist.barrier()
 
+    import ray
+
     with pytest.raises(RankFailed, match=r"^rank 1 ended without a word: its process or its machine died"):
         on_ray(step)
+    deadline = time.monotonic() + 30
+    while ray.available_resources().get("CPU") != 2:
+        assert time.monotonic() < deadline, "Ray still keeps CPUs of ranks that have ended"
+        time.sleep(0.2)
 
 
 def test_a_deadlock_ends_at_the_deadline(cluster):

@@ -5,6 +5,7 @@ collects what they return, and says of a failure what `launch` says of one: whic
 has to be installed on every machine; no rendezvous, retry or placement is ours.
 """
 
+import contextlib
 import io
 import logging
 import operator
@@ -21,10 +22,16 @@ SILENT = "ended without a word: its process or its machine died"
 
 
 class Mailbox:
-    """A Ray actor: what each rank reports before it ends."""
+    """A Ray actor: what each rank reports before it ends, and what Ray has set aside for them."""
 
     def __init__(self):
-        self.reports = {}
+        self.reports, self.groups = {}, []
+
+    def hold(self, group):
+        self.groups.append(group)
+
+    def held(self):
+        return self.groups
 
     def put(self, rank, state, detail, frames=()):
         self.reports.setdefault(rank, (state, detail, list(frames)))
@@ -46,6 +53,7 @@ def run(fn, args, kwargs, *, world_size, timeout, backend):
         error = _train(call.getvalue(), mailbox, world_size, timeout, backend)
         reports = ray.get(mailbox.all.remote())
     finally:
+        _release(mailbox)
         ray.kill(mailbox)
     if error or len(reports) < world_size:
         raise _explained(reports, world_size, timeout, error) from None
@@ -82,9 +90,18 @@ def _possible(resources, world_size, backend):
     return backend or ("nccl" if gpus >= world_size else "gloo")
 
 
+def _release(mailbox):
+    """Give back the CPUs of ranks that ended: Ray Train 2.60 keeps them if one died as it started."""
+    import ray
+
+    for group in ray.get(mailbox.held.remote()):
+        with contextlib.suppress(Exception):  # Ray has done it
+            ray.util.remove_placement_group(group)
+
+
 def _train(call, mailbox, world_size, timeout, backend):
     """Let Ray Train run the ranks to their end; return its error, or None."""
-    from ray.train import RunConfig, ScalingConfig
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
     with tempfile.TemporaryDirectory(prefix="allranks-ray-") as storage:
@@ -93,7 +110,11 @@ def _train(call, mailbox, world_size, timeout, backend):
             train_loop_config={"call": call, "mailbox": mailbox, "timeout": timeout},
             scaling_config=ScalingConfig(num_workers=world_size, use_gpu=backend == "nccl"),
             torch_config=TorchConfig(backend=backend),
-            run_config=RunConfig(storage_path=storage, name="launch"),
+            run_config=RunConfig(
+                storage_path=storage,
+                name="launch",
+                failure_config=FailureConfig(controller_failure_limit=0),  # not to wait for CPUs for ever
+            ),
         )
         try:
             trainer.fit()
@@ -116,6 +137,7 @@ def _on_worker(config):
         report("running", None, _frames(main))
         os._exit(1)
 
+    ray.get(config["mailbox"].hold.remote(ray.util.get_current_placement_group()))
     watch = threading.Timer(config["timeout"], out_of_time)
     watch.daemon = True
     watch.start()

@@ -49,9 +49,7 @@ c.HubAuthenticator.admin_password_file = str(folder / "admin-password")
 c.HubAuthenticator.minimum_password_length = 8
 c.HubAuthenticator.check_common_password = True
 c.HubAuthenticator.allowed_failed_logins = 5  # then ten minutes' rest
-c.HubAuthenticator.allow_all = (
-    True  # of those that open sign-up, or an administrator at /hub/authorize, has let in
-)
+c.HubAuthenticator.allow_all = True  # whom open sign-up, or an administrator at /hub/authorize, has let in
 c.Authenticator.admin_users = {os.environ["HUB_ADMIN"]}
 
 # ---- where they work ----

@@ -22,18 +22,15 @@ import sys
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 
+import bubble
 from jupyterhub.spawner import LocalProcessSpawner
 from limits import Group
 from traitlets import Integer, Unicode
 
 MIRROR = "/srv/book.git"  # in the sandbox: the book as this machine has it, for links that clone it
 FIRST_UID = 30_000  # of the users' own numbers on a hub that runs as root: accounts begin at 1,000
-HOST = "all-ranks"
+HOST = "all-ranks"  # what each sandbox calls itself
 PORT = 8888  # the one that jupyter_server takes to mean "none", when it is given a socket
-SYSTEM = "ld.so.cache alternatives ssl/certs ssl/openssl.cnf ca-certificates pki/ca-trust pki/tls/certs"
-SYSTEM += (
-    " fonts localtime mime.types services protocols nsswitch.conf profile bash.bashrc inputrc terminfo magic"
-)
 KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)  # the system call's number
 JOIN_SESSION_KEYRING = 1
 LIBC = ctypes.CDLL(None)
@@ -44,9 +41,7 @@ class SandboxSpawner(LocalProcessSpawner):
 
     folder = Unicode(config=True, help="What the hub keeps: users' homes, and the book that links clone.")
     sockets = Unicode(config=True, help="A folder with a short path: a socket's is at most 107 letters.")
-    book = Unicode(
-        config=True, help="The book's public address, in whose place links clone this machine's copy."
-    )
+    book = Unicode(config=True, help="The book's public address; links get this machine's copy instead.")
     processes = Integer(500, config=True, help="Processes and threads that one user may have.")
 
     socat = log_writer = None
@@ -135,9 +130,9 @@ class SandboxSpawner(LocalProcessSpawner):
 
         The user may put a link in its place: so it sees only that folder, and nothing that a link can name.
         """
-        words = [*self.bwrap(), *bound("--ro-bind", str(self.place), str(self.place))]
+        words = [*bubble.program(), *bubble.shown("--ro-bind", self.place)]
         listen = f"TCP-LISTEN:{port},bind={ip},reuseaddr,fork,max-children=200"
-        return [*words, *self.as_user(), "socat", listen, f"UNIX-CONNECT:{self.place / 'server'}"]
+        return [*words, *bubble.run_as(self.uid), "socat", listen, f"UNIX-CONNECT:{self.place / 'server'}"]
 
     def get_args(self):
         """The server listens on its socket and nowhere else."""
@@ -180,84 +175,18 @@ class SandboxSpawner(LocalProcessSpawner):
             "hosts": f"127.0.0.1 localhost {HOST}\n::1 localhost\n::ffff:127.0.0.1 localhost\n",
         }
 
-    def bwrap(self):
-        """The command of bubblewrap: own processes, and of all files only the system's programs."""
-        words = ["bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-        words += [f"--unshare-{what}" for what in ("pid", "ipc", "uts", "cgroup")]
-        # Where the user's number is the operator's, who may mount could change the own group's limits.
-        words += [] if os.geteuid() == 0 else ["--unshare-user", "--disable-userns"]
-        words += ["--ro-bind", "/usr", "/usr"]
-        for path in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64")):
-            if path.is_symlink():
-                words += ["--symlink", os.readlink(path), str(path)]
-            elif path.exists():
-                words += ["--ro-bind", str(path), str(path)]
-        return words
-
-    def as_user(self):
-        """The end of bubblewrap's options, and who runs what follows."""
-        if os.geteuid() != 0:
-            return ["--"]
-        number = str(self.uid)
-        words = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"]
-        return [
-            *words,
-            "setpriv",
-            "--reuid",
-            number,
-            "--regid",
-            number,
-            "--clear-groups",
-            "--inh-caps=-all",
-            "--",
-        ]
-
     def sandbox(self):
         """The command of the sandbox, up to the command that runs inside."""
-        name = self.user.escaped_name
-        words = [*self.bwrap(), "--unshare-net", "--unsetenv", "XDG_RUNTIME_DIR"]
-        words += ["--hostname", HOST, "--proc", "/proc", "--dev", "/dev"]
-        for path in ("/tmp", "/dev/shm"):  # they are memory, and no process whose end would free it
-            words += ["--perms", "1777", "--size", str(self.mem_limit // 3), "--tmpfs", path]
-        words += ["--symlink", "/tmp", "/var/tmp"]
-        for path in (
-            "/etc",
-            "/sys",
-            "/sys/class",
-            "/sys/class/net",
-        ):  # gloo looks for network cards in the last
-            words += ["--perms", "0755", "--dir", path]
-        for file in SYSTEM.split():
-            words += ["--ro-bind-try", f"/etc/{file}", f"/etc/{file}"]
+        home = f"/home/{self.user.escaped_name}"
+        words = [*bubble.program(), "--unshare-net", "--hostname", HOST, "--unsetenv", "XDG_RUNTIME_DIR"]
+        words += bubble.system(size=self.mem_limit // 3)
         for file in self.names():
-            words += bound("--ro-bind", f"{self.place}.etc/{file}", f"/etc/{file}")
+            words += bubble.shown("--ro-bind", f"{self.place}.etc/{file}", f"/etc/{file}")
         package = importlib.util.find_spec("allranks").submodule_search_locations[0]
-        hub = str(Path(self.sockets, "hub"))
-        for path in (sys.prefix, sys.base_prefix, package, hub):
+        for path in (sys.prefix, sys.base_prefix, package, f"{self.sockets}/hub"):
             if not Path(path).is_relative_to("/usr"):
-                words += bound("--ro-bind", path, path)
-        words += bound("--ro-bind", str(Path(self.folder, "book.git")), MIRROR)
-        words += bound("--bind", str(self.place), str(self.place))
-        words += bound("--bind", str(self.home), f"/home/{name}")
-        words += [*self.devices(), "--remount-ro", "/"]
-        return [*words, *self.as_user(), "env", "-C", f"/home/{name}"]
-
-    def devices(self):
-        """NVIDIA's devices, and the folders in which their drivers look for the machine's shape."""
-        gpus = sorted(map(str, Path("/dev").glob("nvidia*")))
-        words = [word for path in gpus for word in ("--dev-bind", path, path)]
-        for path in (
-            ("/sys/devices", "/sys/bus/pci", "/sys/module/nvidia") if gpus else ("/sys/devices/system/cpu",)
-        ):
-            words += bound("--ro-bind-try", path, path)
-        return words
-
-
-def bound(option, source, target):
-    """Show the folder `source` as `target`, in folders that all may enter; else they are as closed as it."""
-    parents = [str(parent) for parent in Path(target).parents][-2::-1]
-    return [word for parent in parents for word in ("--perms", "0755", "--dir", parent)] + [
-        option,
-        source,
-        target,
-    ]
+                words += bubble.shown("--ro-bind", path)
+        words += bubble.shown("--ro-bind", f"{self.folder}/book.git", MIRROR)
+        words += bubble.shown("--bind", self.place)
+        words += bubble.shown("--bind", self.home, home)
+        return [*words, "--remount-ro", "/", *bubble.run_as(self.uid), "env", "-C", home]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import threading
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 from built_book import SITE, Visit, built_pages
 from playwright.sync_api import sync_playwright
+from xdist.scheduler import LoadScopeScheduling
 
 BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
+VISITING = ("test_pages.py",)  # their tests share the fixture `visit`
 QUIET = [
     "--disable-gpu",
     "--disable-background-networking",
@@ -25,21 +28,27 @@ QUIET = [
 ]
 
 
-def page_of(item) -> str | None:
-    """The page that a test shares with the other tests that look at it."""
-    return item.callspec.params.get("visit") if hasattr(item, "callspec") else None
+class ByPage(LoadScopeScheduling):
+    """Keeps together the tests of one page, which is then opened once, and those of one file.
+
+    xdist's own groups are lost since pytest 9.2, which no longer reads the names that xdist writes them into.
+    """
+
+    def _split_scope(self, nodeid):
+        file, _, test = nodeid.partition("::")
+        page = re.search(r"\[([\w/]+\.html)", test)
+        return page[1] if page and Path(file).name in VISITING else file
 
 
-# Not later: xdist reads the groups before any conftest.py hears that the collection is complete.
-def pytest_itemcollected(item) -> None:
-    """Let `pytest -n 2 --dist loadgroup` keep together the tests of one page, and those of one file."""
-    item.add_marker(pytest.mark.xdist_group(page_of(item) or item.path.name))
+def pytest_xdist_make_scheduler(config, log):
+    """`pytest -n 2 --dist loadscope` hands out pages and files."""
+    return ByPage(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items) -> None:
     """Put the pages last: each takes seconds, so that with `--no-loadscope-reorder` no worker waits long."""
-    items.sort(key=lambda item: page_of(item) is not None)
+    items.sort(key=lambda item: item.path.name in VISITING)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

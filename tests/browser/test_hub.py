@@ -106,7 +106,7 @@ def test_an_explorer_answers_to_a_slider(hub, notebook):
     before, after = (
         explorers.draw("all_reduce", {"beside": "halving_doubling", "world_size": p})["text"] for p in (4, 5)
     )
-    assert widget.locator("p").last.inner_text() == before
+    hub.wait_for(lambda: widget.locator("p").last.inner_text() == before, "the explorer to be drawn", 30)
 
     def answers():
         if float(slider.get_attribute("aria-valuenow")) == 4:  # JupyterLab may still be moving the focus
