@@ -10,11 +10,12 @@ from playwright.sync_api import Page
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "_build" / "html"
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-# A task after a frame: by then the observers of what comes into view have been told.
+# A task after a frame: by then the observers of what comes into view have been told. A page in the
+# background may get no frame, so it waits a tenth of a second at most.
 SCROLL_THROUGH = """async () => {
   for (let top = 0; top < document.documentElement.scrollHeight; top += 600) {
     scrollTo(0, top);
-    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+    await new Promise(done => { requestAnimationFrame(() => setTimeout(done)); setTimeout(done, 100); });
   }
 }"""
 
