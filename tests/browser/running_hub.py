@@ -109,13 +109,17 @@ class Person:
 
     def sign_up(self) -> None:
         """Make an account."""
+        self.ask_for_account()
+        self.page.get_by_text("The signup was successful").wait_for()
+
+    def ask_for_account(self) -> None:
+        """Fill in the form for a new account, and send it."""
         self.page.goto(f"{self.hub.address}/hub/login")
         self.page.get_by_role("link", name="Sign up").click()
         self.page.fill("#username_input", self.name)
         self.page.fill("#password_input", PASSWORD)
         self.page.fill("#password_confirmation_input", PASSWORD)
         self.page.click("#signup_submit")
-        self.page.get_by_text("The signup was successful").wait_for()
 
     def sign_in(self, page=None) -> None:
         """Fill in the form that `page` shows, or the hub's own."""
