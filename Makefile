@@ -1,7 +1,7 @@
 # Two commands: `make book` to read it, `make test` to check it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book hub offline test gpu-check notebooks clean
+.PHONY: help setup book hub offline engine quick test gpu-check notebooks clean
 
 # Node of the set-up, where the machine has none, and the tools of the book are in .venv/bin.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -24,6 +24,12 @@ offline: setup ## Build the book, and from its pages one PDF and one zip archive
 	@bash tools/browser.sh
 	@bash tools/build.sh
 	@python tools/offline.py
+
+engine: setup ## Install vLLM beside the book, 3 GB, for benchmarks/engine.py
+	@bash tools/engine.sh
+
+quick:      ## Run the checks that take a minute, and the notebooks that changed
+	@bash .ci/run quick
 
 test:       ## Run every check, as continuous integration does
 	@bash .ci/run

@@ -3,14 +3,24 @@
 `launch` runs a function on real processes, `progress` shows one bar for all of them.
 Importing this package does not import torch; inside a notebook it warms up the process
 that the ranks will be forked from, so that the first `launch` does not have to wait.
+
+Three layers, each of which imports nothing from those below it in this table:
+
+    arithmetic    standard library alone; also runs in the pages, under MicroPython
+                  inputs transformer hardware collectives topology interleaving memory schedules
+                  simulate plan
+                  precision attention experts streams lowering batches compression
+                  local_updates parameter_server deepspeed_config muon inference
+    torch         what ranks run, and what counts what they do
+                  private launch trace model parallel serving nccl host_syncs
+    presentation  what readers see
+                  plots explorers check claims grading __main__
 """
 
-import sys
-
-from allranks.launch import launch, progress, server
+from allranks.launch import launch, notebook, progress, server
 
 __all__ = ["launch", "progress"]
 __version__ = "0.1.0"
 
-if "ipykernel" in sys.modules:
+if notebook.is_kernel():
     server.warm_up()

@@ -58,6 +58,38 @@ def rank_pairs(sequence, context_parallel, split, causal):
     return [sum(hop[rank] for hop in hops) for rank in range(context_parallel)]
 
 
+def document_pairs(sequence, context_parallel, split, documents):
+    """Pairs that each rank computes if a query meets no later key and none of another document.
+
+    documents: their lengths, in order, which add up to `sequence`. Zig-zag makes ranks equal under a causal
+    mask alone; documents make them unequal again (Grattafiori et al. 2024, section 3.3.2).
+    """
+    parts, start = [], 0
+    for length in documents:
+        parts.append((start, start + whole("every document", length)))
+        start += length
+    if start != sequence:
+        raise ValueError(f"documents must add up to a sequence of {sequence} tokens, not to {start}")
+    counts = [0] * whole("context_parallel", context_parallel)
+    for rank in range(context_parallel):
+        for first, last in spans(sequence, context_parallel, split, rank):
+            for start, stop in parts:
+                if max(first, start) < min(last, stop):
+                    counts[rank] += pairs((max(first, start), min(last, stop)), (start, stop), True)
+    return counts
+
+
+def attended(sequence, context_parallel=1, documents=None):
+    """The share of s² pairs that the busiest of the ranks computes, times their number, split in zig-zag.
+
+    All of it if no mask is skipped; a causal mask leaves (s+1)/(2s), and `documents` (lengths that add up to
+    s) fewer. What papers count as FLOPs of a step includes the pairs that are skipped.
+    """
+    split = "zigzag" if context_parallel > 1 else "contiguous"
+    documents = [sequence] if documents is None else documents
+    return max(document_pairs(sequence, context_parallel, split, documents)) * context_parallel / sequence**2
+
+
 def ring_makespan(sequence, context_parallel, split, causal):
     """Pairs one after another if a hop begins when all ranks have done the last: Σ over hops of the most."""
     return sum(max(hop) for hop in ring_pairs(sequence, context_parallel, split, causal))

@@ -2,13 +2,13 @@
 
 Peaks are those of dense products, where data sheets print twice as much for sparse ones. Memory is as
 printed, a GB being 10⁹ bytes. A link's bandwidth is that of one direction, for one accelerator. Its α is no
-property of the cable: it is what NCCL's own model charges for a step of a ring that runs at full bandwidth
-(src/graph/tuning.cc, ring, protocol Simple).
+property of the cable: it is what NCCL's own model charges for a hop of a ring that runs at full bandwidth
+(protocol Simple). For short messages NCCL has two protocols with a smaller α: `protocols`.
 """
 
 from collections import OrderedDict, namedtuple
 
-from .inputs import one_of
+from .inputs import one_of, whole
 
 Accelerator = namedtuple("Accelerator", "name memory bandwidth peak source date")
 
@@ -59,8 +59,18 @@ ACCELERATORS = by_name(
     ]
 )
 
-NCCL = "α: NCCL 2.28, src/graph/tuning.cc"
-NVLINK_α, PCIE_α, NETWORK_α = 3.4e-6, 5.7e-6, 14.0e-6
+NCCL = "α: NCCL 2.30.7, src/graph/tuning.cc, ring, Simple"
+PROTOCOLS = ("LL", "LL128", "Simple")
+HOPS = OrderedDict(  # seconds of a ring's hop under each of PROTOCOLS: hwLatencies in NCCL 2.30.7's tuning.cc
+    [
+        ("nvlink", (0.6e-6, 1.9e-6, 3.4e-6)),
+        ("pcie", (1.0e-6, 2.5e-6, 5.7e-6)),
+        ("network", (5.0e-6, 8.5e-6, 14.0e-6)),  # one rank a node: the row that NCCL calls Tree
+        ("network, from nodes of several ranks", (2.7e-6, 4.0e-6, 14.0e-6)),
+    ]
+)
+SHARES = (0.5, 0.92, 1.0)  # of the bandwidth, under each of PROTOCOLS
+NVLINK_α, PCIE_α, NETWORK_α = (HOPS[kind][-1] for kind in ("nvlink", "pcie", "network"))
 
 
 def pcie(generation, gigatransfers, date):
@@ -102,6 +112,24 @@ def accelerator(name):
 def link(name):
     """The `Link` of this name; ValueError with the names there are."""
     return LINKS[one_of("link", name, list(LINKS))]
+
+
+def protocols(name, ranks_per_node=1):
+    """The link of this name as NCCL's protocols use it: a `Link` called "LL", "LL128" and "Simple" each.
+
+    Simple fences once a chunk and moves the full bandwidth. LL sends a flag with each 4 bytes, so that no
+    hop waits for a fence, and LL128 one with each 120: half and 92 % of the bandwidth, for less α
+    (ncclTopoTuneModel in NCCL 2.30.7, src/graph/tuning.cc; its caps for a processor, and the microseconds of
+    a call, are left out). ranks_per_node: of the ring, where the link is a network. NCCL takes the fastest.
+    """
+    one, kind = link(name), name.split("-")[0]
+    whole("ranks_per_node", ranks_per_node)
+    if kind not in HOPS:
+        kind = "network" if ranks_per_node == 1 else "network, from nodes of several ranks"
+    return tuple(
+        Link(protocol, α, share * one.bandwidth, one.source, one.date)
+        for protocol, α, share in zip(PROTOCOLS, HOPS[kind], SHARES)
+    )
 
 
 def peak(name, dtype="bf16"):

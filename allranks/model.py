@@ -5,6 +5,9 @@ digit it shows, then its pixels, row by row. The model predicts each token from 
 trained one draws a digit when it is given only the first token.
 """
 
+from importlib.metadata import distribution
+
+import numpy
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -51,11 +54,10 @@ class GPT(nn.Module):
 
 def digits():
     """Return all 1797 pictures as tokens (1797, 65): first the digit (17 to 26), then 64 greys (0 to 16)."""
-    from sklearn.datasets import load_digits  # takes a second, and ranks that are sent batches need none
-
-    data = load_digits()
-    first = torch.tensor(data.target)[:, None] + GREYS
-    return torch.cat([first, torch.tensor(data.data).long()], dim=1)
+    # What load_digits reads; but to import it takes a second.
+    path = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    table = torch.tensor(numpy.loadtxt(path, delimiter=",")).long()
+    return torch.cat([table[:, PIXELS:] + GREYS, table[:, :PIXELS]], dim=1)
 
 
 def loss_of(model, tokens):

@@ -12,9 +12,9 @@ from collections import Counter, namedtuple
 
 import torch
 import torch.distributed as dist
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from allranks import collectives
+from allranks import collectives, private
+from allranks.host_syncs import HostSyncs
 
 # Operator: the collective's name, and which argument is the message.
 C10D = {
@@ -62,7 +62,7 @@ Call = namedtuple("Call", "kind nbytes group_size")
 Call.__doc__ = "One collective: its name, the bytes of its message, how many ranks took part."
 
 
-class trace(TorchDispatchMode):
+class trace(private.dispatch_mode()):
     """Count what this rank communicates in a `with` block, backward passes included.
 
     What a future's callback sends on another thread (PowerSGD's second and third message) is in `wire` only.
@@ -74,21 +74,25 @@ class trace(TorchDispatchMode):
     counted.sent    # 6000.0 with 4 ranks: predicted from the calls, by `allranks.collectives`
     counted.wire    # 7728: what all its TCP connections have sent; None without gloo or Linux
     counted.log     # every `Call`, in order
+    counted.host_syncs  # Counter({'item': 1}): what would have stopped the host on a GPU
     """
 
     def __init__(self):
         super().__init__()
         self.log = []
         self.wire = None
+        self._syncs = HostSyncs()
 
     def __enter__(self):
         self._counted = hasattr(socket, "TCP_INFO") and "gloo" in dist.get_backend()
         self._before = _connections() if self._counted else {}
         self._written = sum(map(_written, self._before.values()))
+        self._syncs.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error):
         super().__exit__(*error)
+        self._syncs.__exit__(*error)
         if self._counted:
             connections = _connections() | self._before  # those of before may be closed by now
             self.wire = sum(map(_written, connections.values())) - self._written
@@ -102,6 +106,8 @@ class trace(TorchDispatchMode):
         call = _read(operator, args)
         if call:
             self.log.append(call)
+        elif not private.is_higher_order(operator):
+            self._syncs.see(operator, args)
         return operator(*args, **(kwargs or {}))
 
     @property
@@ -116,13 +122,17 @@ class trace(TorchDispatchMode):
         return total
 
     @property
+    def host_syncs(self):
+        return Counter(self._syncs.found)
+
+    @property
     def sent(self):
         return sum(SENT[call.kind](call.nbytes, call.group_size) for call in self.log)
 
 
 def _read(operator, args):
     """Return the `Call` that an operator is, or None if it does not communicate."""
-    if isinstance(operator, torch._ops.HigherOrderOperator):
+    if private.is_higher_order(operator):
         return None
     name = operator.overloadpacket.__name__
     if operator.namespace == "c10d" and name in C10D:
@@ -135,7 +145,7 @@ def _read(operator, args):
     name = name.removesuffix("_").removesuffix("_coalesced")
     if operator.namespace in ("_c10d_functional", "_dtensor") and name in FUNCTIONAL:
         kind = FUNCTIONAL[name]
-        size = dist.distributed_c10d._resolve_process_group(args[-1]).size()
+        size = private.group_named(args[-1]).size()
         return Call(kind, _nbytes(args[0]) * (size if kind == "all_gather" else 1), size)
     return None
 

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-from multiprocessing import forkserver
 
 import torch
 import torch.distributed as dist
 
 from allranks import launch
+from allranks.launch import server
 
 TIMEOUT = 1.5  # seconds; the deadline of those that reach it
 
@@ -172,11 +172,10 @@ def attempt(fault):
 
 
 def ranks_left():
-    """Return how many processes of the fork server are left, when two seconds have passed or none is."""
-    server = forkserver._forkserver._forkserver_pid
+    """Return how many worlds the fork server still has when two seconds have passed, or it has none."""
     deadline = time.monotonic() + 2
     while True:
-        with open(f"/proc/{server}/task/{server}/children") as children:
+        with open(f"/proc/{server.pid()}/task/{server.pid()}/children") as children:
             left = len(children.read().split())
         if not left or time.monotonic() > deadline:
             return left

@@ -1,7 +1,8 @@
 """How do the ways to start four ranks from a notebook compare, in real kernels on this machine?
 
-    python benchmarks/launch.py times
-    python benchmarks/launch.py faults
+    PYTHONPATH=tools python benchmarks/launch.py times
+    PYTHONPATH=tools python benchmarks/launch.py faults
+    PYTHONPATH=tools python benchmarks/launch.py waiting
 
 Every launcher has a kernel of its own; the rounds are interleaved, so that what else the machine does falls
 on all alike. A launcher that is not installed is left out.
@@ -21,14 +22,14 @@ import threading
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+from kernel import Kernel, leftovers
 
-from kernel import Kernel, leftovers  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 PATH = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # some run what `python` is
 LIMIT = 20  # seconds that one cell may take
 START = 60  # seconds that the first one may take
+SETTLE = 45  # seconds in which a fork server prepares, and a standby world starts, under load too
 DEADLINE = 3  # seconds, for the launchers that have one
 
 PREPARE = f"""
@@ -44,6 +45,11 @@ LAUNCHERS = {
     "allranks.launch": (
         "allranks",
         "from allranks import launch",
+        f"launch(tasks.TASK, timeout={DEADLINE});",
+    ),
+    "allranks.launch, no standby": (
+        "allranks",
+        "import os; os.environ['ALLRANKS_STANDBY'] = '0'\nfrom allranks import launch",
         f"launch(tasks.TASK, timeout={DEADLINE});",
     ),
     "accelerate.notebook_launcher": (
@@ -195,6 +201,23 @@ def times(names, rounds):
         notebook.close()
 
 
+def waiting():
+    """What is below a kernel after its first launch, an early one, and after its second (Linux)."""
+    print("| after launch | below the kernel | processes | memory |\n|---|---|---|---|")
+    for name in ("allranks.launch, no standby", "allranks.launch"):
+        notebook = Notebook(name)
+        for number in (1, 2):
+            notebook.run("all_reduce")
+            time.sleep(SETTLE)
+            parts = {}
+            for pid in (everything := descendants(notebook.kernel.pid)):
+                kind = re.sub(r"\d+$", "…", Path(f"/proc/{pid}/comm").read_text().strip())
+                parts.setdefault(kind, []).append(pid)
+            for kind, pids in [*parts.items(), ("together", everything)]:
+                print(f"| {number}, {name} | {kind} | {len(pids)} | {memory(pids):.0f} MB |", flush=True)
+        notebook.close()
+
+
 def verdict(cell):
     """Say which ranks the error of a cell names first, and how long the cell took."""
     if cell is None:
@@ -253,7 +276,7 @@ def faults(names):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["times", "faults"])
+    parser.add_argument("what", choices=["times", "faults", "waiting"])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="*", help="names of launchers")
     options = parser.parse_args()
@@ -262,7 +285,12 @@ def main():
         for name, (module, *_) in LAUNCHERS.items()
         if importlib.util.find_spec(module) and (not options.only or any(one in name for one in options.only))
     ]
-    times(names, options.rounds) if options.what == "times" else faults(names)
+    if options.what == "times":
+        times(names, options.rounds)
+    elif options.what == "faults":
+        faults(names)
+    else:
+        waiting()
 
 
 if __name__ == "__main__":

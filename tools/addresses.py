@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-from allranks_book.addresses import offered  # noqa: E402
+from allranks_book.addresses import offered, redirects  # noqa: E402
 
 SITE = ROOT / "_build" / "html"
 PUBLISHED = ROOT / "tests" / "published.txt"
@@ -31,10 +31,17 @@ def published(file):
     return set(file.read_text(encoding="utf-8").split()) if file.exists() else set()
 
 
-def complaints(listed, found):
-    """What is wrong between list and book, and what to do; empty if nothing is."""
+def leads_to(address, moved):
+    """Where an address leads once its page has moved: the page that stands there keeps the anchor."""
+    page, mark, anchor = address.partition("#")
+    return f"{moved[page]}{mark}{anchor}" if page in moved else address
+
+
+def complaints(listed, found, moved):
+    """What is wrong between list and book, and what to do; empty if nothing is. `moved`: old page → new."""
     said = []
-    for addresses, words in ((listed - found, LOST), (found - listed, NEW)):
+    lost = {address for address in listed if not {address, leads_to(address, moved)} & found}
+    for addresses, words in ((lost, LOST), (found - listed, NEW)):
         if addresses:
             shown = "\n".join(f"  {address}" for address in sorted(addresses))
             anchor = sorted(addresses)[0].partition("#")[2] or "old-anchor"
@@ -54,7 +61,7 @@ def main():
         PUBLISHED.write_text("".join(f"{address}\n" for address in sorted(listed | found)), encoding="utf-8")
         print(f"{len(found - listed)} addresses added, {len(listed | found)} in tests/published.txt")
         listed |= found
-    if said := complaints(listed, found):
+    if said := complaints(listed, found, redirects()):
         sys.exit(said)
 
 

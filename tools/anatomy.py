@@ -1,6 +1,6 @@
 """Does a chapter have every part that every chapter has?
 
-Labs and reference pages are notebooks too, but not chapters: they have their own shape.
+Labs, reference pages and the problems at the end of a part are notebooks too, but not chapters.
 """
 
 import ast
@@ -12,7 +12,8 @@ NOT_CHAPTERS = {"labs", "reference"}
 def is_chapter(path):
     """Whether the notebook `path` (notebooks/<part>/<slug>.ipynb) is a chapter."""
     part = path.resolve().parent
-    return part.parent.name == "notebooks" and part.name not in NOT_CHAPTERS
+    is_page = part.parent.name == "notebooks" and part.name not in NOT_CHAPTERS
+    return is_page and path.stem != "problems"
 
 
 def missing_parts(notebook):

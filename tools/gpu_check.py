@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
 from on_gpu import machine as machines  # noqa: E402
 from on_gpu import suites, table  # noqa: E402
@@ -44,8 +44,8 @@ def notebooks_part(machine, folder):
 
 def memory_part(machine, folder):
     """The memory formulas beside what the device held."""
-    from megatron_layer import Layer
     from on_gpu import held
+    from on_gpu.megatron_layer import Layer
 
     from allranks.transformer import decoder
 

@@ -99,6 +99,7 @@ def _execute(notebook, folder):
     )
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # figures are for the notebook
     environment |= {"PLOTLY_RENDERER": "plotly_mimetype", "ALLRANKS_OUTPUT": "ordered"}
+    environment |= {"ALLRANKS_STANDBY": "0"}  # nobody reads meanwhile: least work
     client.execute(env=environment, cleanup_kc=True)
 
 

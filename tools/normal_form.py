@@ -301,4 +301,11 @@ def table_headers(notebook):
 
 
 RULES = [notebook_metadata, cell_names, cell_metadata, execution_counts, table_headers, each_explorer_once]
-CELL_RULES = [code_length, repeatable_outputs, plain_outputs, expected_errors, no_warnings, figures_have_text]
+CELL_RULES = [
+    code_length,
+    repeatable_outputs,
+    plain_outputs,
+    expected_errors,
+    no_warnings,
+    figures_have_text,
+]

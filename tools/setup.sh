@@ -3,6 +3,7 @@
 # Safe to run again: a step whose inputs have not changed is skipped.
 #
 #   UV_TORCH_BACKEND=cpu tools/setup.sh    torch without CUDA, a tenth of the download (needs uv)
+#   tools/setup.sh ruff                    ruff alone, in seconds: what it finds is told before the rest is installed
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -125,8 +126,16 @@ install_node_packages() {
     stamp node "${inputs[@]}"
 }
 
+install_ruff() {
+    if [ -x .venv/bin/ruff ]; then return; fi
+    say "installing ruff"
+    .venv/bin/pip install -qq --disable-pip-version-check ruff -c constraints.txt ||
+        die "pip could not install ruff (its message is above); check the network or the proxy and run this again."
+}
+
 make_venv
 export PATH="$PWD/.venv/bin:$PATH"
+if [ "${1:-}" = ruff ]; then install_ruff; exit; fi
 install_python_packages
 provide_node
 install_node_packages

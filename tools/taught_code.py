@@ -1,7 +1,8 @@
 """Is the code a chapter teaches the code the package runs?
 
 A cell tagged `same-as:allranks.module.name` defines `name`; its syntax tree, without docstrings, must be
-that of `name` in the package. A cell may carry several such tags, and a notebook several such cells.
+that of `name` in the package; `same-as:allranks.module.Class.name` compares with a method. A cell may carry
+several such tags, and a notebook several such cells.
 """
 
 import ast
@@ -22,13 +23,16 @@ def differences(notebook, root=ROOT):
 
 def _difference(source, dotted_name, root):
     module, _, name = dotted_name.rpartition(".")
-    path = _module_path(module, root)
+    path, classes = _module_path(module, root), []
+    if path is None and module.rpartition(".")[2][:1].isupper():
+        module, _, owner = module.rpartition(".")
+        path, classes = _module_path(module, root), [owner]
     taught = _definition(source, name)
     if taught is None:
         return f"is tagged {PREFIX}{dotted_name} but does not define {name}"
     if path is None:
         return f"is tagged {PREFIX}{dotted_name}, but there is no module {module or '(none named)'}"
-    packaged = _definition(path.read_text(encoding="utf-8"), name)
+    packaged = _definition(path.read_text(encoding="utf-8"), *classes, name)
     if packaged is None:
         return f"is tagged {PREFIX}{dotted_name}, but {module} does not define {name}"
     if ast.dump(taught) != ast.dump(packaged):
@@ -43,9 +47,12 @@ def _module_path(module, root):
     )
 
 
-def _definition(source, name):
-    tree = ast.parse(source)
-    found = next((node for node in tree.body if isinstance(node, DEFINITION) and node.name == name), None)
+def _definition(source, *names):
+    """What the last of `names` is in what those before it are; None if there is no such definition."""
+    found = ast.parse(source)
+    for name in names:
+        nodes = [] if found is None else found.body
+        found = next((node for node in nodes if isinstance(node, DEFINITION) and node.name == name), None)
     return found and _without_docstrings(found)
 
 

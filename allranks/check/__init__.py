@@ -8,10 +8,13 @@ import contextlib
 import functools
 import importlib
 import pkgutil
+import re
 
 import torch
 
 from allranks.launch import LaunchError
+
+CELL = re.compile(r"Cell In\[\d+\], ")
 
 
 def exercise(test):
@@ -28,16 +31,28 @@ def exercise(test):
 
 
 def verdict(test, *answers):
-    """Return the one line about `answers`: `✓` and what `test` returns, or `✗` and what is wrong."""
+    """Return the line about `answers`: `✓` and what `test` returns, or `✗` and what is wrong.
+
+    Below it, if ranks raised or did not finish, a line for each place where ranks stood.
+    """
+    if not __debug__:
+        return (
+            "✗ Nothing was checked: checks are assertions, and `python -O` and PYTHONOPTIMIZE remove those."
+        )
     try:
         with _one_thread():
             return f"✓ {test(*answers)}"
     except AssertionError as wrong:
-        return f"✗ {wrong}"
+        return "\n  ".join((f"✗ {wrong}", *_places(wrong.__cause__)))
     except LaunchError as failure:
-        return f"✗ Your function did not come to its end: {failure}."
+        return "\n  ".join((f"✗ Your function did not finish: {failure}.", *_places(failure)))
     except Exception as error:
         return f"✗ This cannot be checked: {type(error).__name__}: {error}"
+
+
+def _places(failure):
+    """Where ranks stood, without the number of the cell, which is another at every run."""
+    return [CELL.sub("", place) for place in getattr(failure, "places", ())]
 
 
 @contextlib.contextmanager

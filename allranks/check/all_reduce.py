@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.trace import trace
 
 SECONDS = 8.0
@@ -12,7 +13,7 @@ WORLD_SIZES = (2, 3, 5, 6)
 
 
 def _number(answer):
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert isinstance(answer, int | float) and not isinstance(answer, bool), f"{answer!r} is not a number."
 
 
@@ -83,7 +84,7 @@ def gather(answer):
             _only_messages([calls for _, calls, _ in on_ranks])
             expected = torch.cat([torch.arange(elements) + 100 * rank for rank in range(p)])
             for rank, (whole, _, _) in enumerate(on_ranks):
-                assert whole is not None, "The function returns nothing yet: return what all ranks had."
+                is_returned(whole, "what all ranks had")
                 assert isinstance(whole, torch.Tensor), f"Rank {rank} returned no tensor, but {whole!r:.60}."
                 all_there = sorted(whole.flatten().tolist()) == expected.tolist()
                 assert torch.equal(whole, expected), (

@@ -2,6 +2,7 @@
 
 from allranks import collectives, hardware
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 
 NODES, GPUS = 2, 4
 GRADIENTS = 8e9
@@ -36,7 +37,7 @@ def contract(answer):
         how = "cyclic" if cyclic else "block"
         for slurm in slurm_tasks(tasks, cyclic):
             got = answer(dict(slurm))
-            assert got is not None, "The function returns nothing yet."
+            is_returned(got)
             expected = {
                 "RANK": int(slurm["SLURM_PROCID"]),
                 "LOCAL_RANK": int(slurm["SLURM_LOCALID"]),
@@ -56,7 +57,7 @@ def contract(answer):
 @exercise
 def placement(answer):
     """`answer` lists the two TP groups of 2 × 4 GPUs whose ranks are dealt out in turn over two nodes."""
-    assert answer is not None, "Put two lists of ranks in the place of None."
+    is_filled(answer, "two lists of ranks")
     ranks = sorted(rank for group in answer for rank in group)
     assert ranks == list(range(NODES * GPUS)), "Each of the ranks 0 to 7 is in one group, and in one only."
     assert sorted(map(len, answer)) == [GPUS] * NODES, "Two groups of four: TP is 4."
@@ -69,7 +70,7 @@ def placement(answer):
 @exercise
 def all_reduce(answer):
     """`answer` is how many milliseconds 8 GB take on two nodes of four H100, in two levels, without α."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     nvlink, card = hardware.LINKS["nvlink-4"], hardware.LINKS["infiniband-ndr"]
     levels = collectives.hierarchical_all_reduce(GRADIENTS, GPUS, NODES)
     inside, across = levels.intra.seconds(0, nvlink.β) * 1e3, levels.inter.seconds(0, card.β) * 1e3
@@ -88,7 +89,7 @@ def all_reduce(answer):
 @exercise
 def interruptions(answer):
     """`answer` is how many hours pass between two interruptions on 128 GPUs, in proportion to Llama 3's."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     here = DAYS * 24 / INTERRUPTIONS
     expected = here * TRAINED_ON / ASKED
     assert abs(answer / here - 1) > 0.02, "That is for 16,384 GPUs; 128 are interrupted less often."

@@ -5,6 +5,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from allranks import hardware, launch, plan, transformer
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.model import GPT, digits, loss_of
 
 SECONDS = 30.0
@@ -17,7 +18,7 @@ GPT_3, DEVICES, BATCH = transformer.PRESETS["gpt3-175b"], 64, 128
 @exercise
 def gpt3_on_64(answer):
     """`answer`: a `Layout` of GPT-3 on 64 A100s, 128 sequences a step, 5 % from the fastest at most."""
-    assert answer is not None, "Put a plan.layout(…) in the place of None."
+    is_filled(answer, "a plan.layout(…)")
     assert answer.devices == DEVICES, (
         f"tp · cp · pp · dp is {answer.devices}, and there are {DEVICES} devices."
     )
@@ -86,7 +87,7 @@ def faster_network(answer):
         plan.price(model, layout, A100, **{**MEGATRON, "between": link}).seconds for link in (slow, fast)
     )
     expected = 100 * (1 - after / before)
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert answer < 2 * expected, "Which parts of the step use that network at all? Print them."
     assert abs(answer - expected) <= 0.3, f"{answer:g} % is not what `plan.price` says with the faster link."
     return f"{expected:.1f} %: of a step's time, hardly any is spent on the network between nodes."

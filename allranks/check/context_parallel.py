@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from allranks import attention, launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.trace import trace
 from allranks.transformer import PRESETS
 
@@ -13,30 +14,32 @@ SECONDS = 20.0
 SIZES = ((4, 16), (2, 8), (4, 64), (8, 64))  # ranks, tokens
 
 
-def _pairs(mine):
-    """Pairs of a query and a key that comes no later, for a rank with the queries at positions `mine`."""
-    return sum(position + 1 for position in mine)
+def _pairs(positions):
+    """The (query, key) pairs of a rank whose queries are at `positions`; keys come no later than queries."""
+    return sum(position + 1 for position in positions)
 
 
 @exercise
 def split(answer):
     """`answer(sequence, ranks)` lists the positions of each rank, with equal work under a causal mask."""
     for ranks, sequence in SIZES:
-        given = [list(mine) for mine in answer(sequence, ranks)]
-        said = f"{sequence} tokens on {ranks} ranks"
-        assert len(given) == ranks, f"{said}: there are {len(given)} lists, not one for each rank."
-        assert sorted(position for mine in given for position in mine) == list(range(sequence)), (
-            f"{said}: not every position is there exactly once."
+        given = [list(positions) for positions in answer(sequence, ranks)]
+        case = f"{sequence} tokens on {ranks} ranks"
+        assert len(given) == ranks, f"{case}: there are {len(given)} lists, not one for each rank."
+        assert sorted(position for positions in given for position in positions) == list(range(sequence)), (
+            f"{case}: each position should occur exactly once."
         )
-        assert len({len(mine) for mine in given}) == 1, f"{said}: the ranks have {[*map(len, given)]} tokens."
-        work = [_pairs(mine) for mine in given]
+        assert len({len(positions) for positions in given}) == 1, (
+            f"{case}: the ranks have {[*map(len, given)]} tokens."
+        )
+        work = [_pairs(positions) for positions in given]
         uneven = max(work) / (sum(work) / ranks)
         assert uneven < 1.5, (
-            f"{said}: the busiest rank computes {uneven:.2f} times the mean. "
+            f"{case}: the busiest rank computes {uneven:.2f} times the mean. "
             "Late queries meet many keys, early ones few: what should a rank with late ones have, too?"
         )
         assert uneven == 1, (
-            f"{said}: the ranks compute {work} pairs, nearly equal. "
+            f"{case}: the ranks compute {work} pairs, nearly equal. "
             "Which two tokens together meet s + 1 keys?"
         )
     return f"Every rank computes the same number of pairs: {work[0]:,} of {sequence} tokens on {ranks} ranks."
@@ -85,7 +88,7 @@ def megabytes_sent(answer):
     """`answer`: megabytes a rank sends forward in a layer of Llama 3 405B, 131,072 tokens, TP 8, CP 16."""
     model = PRESETS["llama3-405b"]
     expected = attention.ring_bytes(131072, 16, model.kv_heads // 8, model.head_width) / 1e6
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     for factor, hint in (
         (1 / 15, "That is one hop; there are fifteen."),
         (16 / 15, "That counts a rank's own part, which is not sent."),

@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import experts, launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.transformer import PRESETS
 
 SECONDS = 20.0
@@ -26,7 +27,7 @@ def dispatch(answer):
         expected = torch.zeros(tokens, number).scatter(1, chosen, kept.float())
         given = f"With {tokens} tokens, {number} experts and room for {capacity}"
         got = answer(scores.clone(), capacity)
-        assert got is not None, "The function returns nothing yet."
+        is_returned(got)
         got = torch.as_tensor(got).float()
         assert got.shape == expected.shape, (
             f"{given} the shape is {tuple(got.shape)}, not {tuple(expected.shape)}."
@@ -60,7 +61,8 @@ def nudge(answer):
     load = torch.bincount(torch.cat(choices).flatten(), minlength=number).float()
     expected = bias + rate * (load.mean() - load).sign()
     results = launch(on_rank, world_size=4, timeout=SECONDS)
-    assert all(got is not None for got in results), "The function returns nothing yet."
+    for got in results:
+        is_returned(got)
     alone = any(not torch.allclose(got, results[0]) for got in results)
     assert not alone, "The ranks have different biases, so a token's experts depend on the rank it is on."
     up = bias - rate * (load.mean() - load).sign()
@@ -82,7 +84,7 @@ def megabytes_sent(answer):
     capacity = experts.expert_capacity(tokens, model.experts, k, 1.25)
     once = experts.dispatch_bytes(model.experts, capacity, model.hidden, ranks) / 1e6
     expected = 4 * once
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     for factor, hint in (
         (1 / 4, "That is one all-to-all. How many does a layer have, forward and backward?"),
         (1 / 2, "That is forward alone, or one byte an element, or one expert a token."),

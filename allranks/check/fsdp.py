@@ -8,6 +8,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from allranks import launch, memory
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.model import GPT, digits, loss_of
 from allranks.trace import trace
 
@@ -91,7 +92,7 @@ def units(answer):
 @exercise
 def mesh(answer):
     """`answer`: (replicas, shards) of GPUs that fits, and gathers among the fewest."""
-    assert answer is not None, "Put (replicas, shards) in the place of None."
+    is_filled(answer, "(replicas, shards)")
     replicas, shards = answer
     assert replicas * shards == GPUS, f"{replicas} × {shards} are {replicas * shards} GPUs, and not {GPUS}."
     held = memory.zero_bytes(PARAMETERS, shards, 3)

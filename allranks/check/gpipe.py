@@ -5,6 +5,7 @@ import random
 
 from allranks import schedules, simulate
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 
 STAGES, SHARE = 8, 0.05
 CASES = (  # costs, memory, stages, limit
@@ -63,7 +64,7 @@ def paper_order(answer):
     for stages, microbatches in ((1, 1), (2, 3), (4, 8)):
         given = f"With {stages} stages and {microbatches} micro-batches"
         got = answer(stages, microbatches)
-        assert got is not None, "The function returns nothing yet."
+        is_returned(got)
         orders = tuple(tuple(schedules.Operation(*each) for each in order) for order in got)
         assert len(orders) == stages, f"{given} there are {len(orders)} orders; each rank has one."
         schedule = schedules.Schedule("yours", stages, microbatches, 1, orders)
@@ -91,7 +92,7 @@ def paper_order(answer):
 @exercise
 def enough(answer):
     """`answer` is the fewest micro-batches with which 8 stages idle at most 5 % of the time."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert answer == int(answer) and answer > 0, "Micro-batches are whole, and there is at least one."
     assert answer != 140, "That is 5 % of the *ideal* time. The question is about the whole."
     share = schedules.bubble_of_total("gpipe", STAGES, int(answer))

@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.model import GPT, digits, loss_of
 
 SECONDS = 20.0
@@ -78,7 +79,7 @@ def hook(answer):
 def gigabytes_sent(answer):
     """`answer`: gigabytes (1e9 bytes) that each of 1024 ranks sends a step, for GPT-3 in 2 bytes."""
     expected = collectives.ring_all_reduce_bytes(2 * GPT_3, 1024) / 1e9
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert abs(answer / (expected / 2) - 1) > 0.01, "That is one way around the ring; there are two."
     assert abs(answer / (expected * 2) - 1) > 0.01, "Those are gradients of 4 bytes; here they have 2."
     assert abs(answer / expected - 1) <= 0.01, f"{answer:g} GB is not 2(p-1)/p of all gradients."

@@ -1,6 +1,6 @@
-"""How is the answer to a lab's task tried? On ranks, in sizes that the page does not show, before a deadline.
+"""Test the answer to a lab's task on ranks, in sizes that the page does not show, before a deadline.
 
-The reader's code runs on ranks only: it can end, hang or spoil its process, and the oracle is in another.
+The reader's code runs on ranks only: it can crash, hang or corrupt its process, and the oracle is in another.
 """
 
 import torch
@@ -17,40 +17,56 @@ def on_ranks(test, *args, world_size=4, backend=None):
 
 
 def is_written(*answers):
-    """Fail unless each answer is a function (or a class), and not a number, `None` or `...`."""
+    """Fail unless each answer is a function (or a class), not a number, `None` or `...`."""
     for answer in answers:
-        assert callable(answer), f"This task is about a function, and {answer!r} is none."
+        assert callable(answer), f"The answer to this task is a function, and {answer!r} is not one."
 
 
-def is_tensor(found, what, shape, dtype=None):
-    """Fail unless `found` is a plain tensor of `shape` (and `dtype`); `what` names it in the sentence."""
-    assert found is not None and found is not ..., f"{what} is None: the lines that return it are missing."
-    assert type(found) in (torch.Tensor, torch.nn.Parameter), (
-        f"{what} is of type {type(found).__name__}, and has to be a tensor."
+def is_tensor(value, what, shape, dtype=None):
+    """Fail unless `value` is a plain tensor of `shape` (and `dtype`); `what` names it in the sentence."""
+    assert value is not None and value is not ..., f"{what} is None: the return is missing."
+    assert type(value) in (torch.Tensor, torch.nn.Parameter), (
+        f"{what} is of type {type(value).__name__}; expected a tensor of shape {tuple(shape)}."
     )
-    assert found.shape == torch.Size(shape), (
-        f"{what} has shape {tuple(found.shape)}, and with this input it has to be {tuple(shape)}."
+    assert value.shape == torch.Size(shape), (
+        f"{what} has shape {tuple(value.shape)}; expected {tuple(shape)}."
     )
-    assert dtype in (None, found.dtype), f"{what} is in {found.dtype}, and has to be in {dtype}."
+    assert dtype in (None, value.dtype), f"{what} is in {value.dtype}; expected {dtype}."
 
 
-def are_close(found, expected, what, rtol=1e-4, atol=1e-6):
-    """Fail unless the tensor `found` is `expected`, up to rounding; `what` names it in the sentence."""
-    is_tensor(found, what, expected.shape, expected.dtype)
-    found, expected = found.detach().double(), expected.detach().double()
-    assert found.isfinite().all(), f"{what} is not finite."
-    off = (found - expected).norm() / expected.norm().clamp_min(1e-30)
-    assert torch.allclose(found, expected, rtol=rtol, atol=atol), (
-        f"{what} is off by {float(off):.2g} of its size."
+def are_close(value, expected, what, rtol=1e-4, atol=1e-6):
+    """Fail unless the tensor `value` is `expected`, up to rounding; `what` names it in the sentence."""
+    is_tensor(value, what, expected.shape, expected.dtype)
+    value, expected = value.detach().double(), expected.detach().double()
+    assert value.isfinite().all(), f"{what} is infinite or NaN; expected finite numbers."
+    error = (value - expected).norm() / expected.norm().clamp_min(1e-30)
+    assert torch.allclose(value, expected, rtol=rtol, atol=atol), (
+        f"{what} has a relative error of {float(error):.2g}; expected at most {rtol:g}."
     )
+
+
+_listings = []  # of those who want to know what a milestone's tasks are
+
+
+def tasks_of(lab_milestone, *answers):
+    """The tasks that a lab's milestone tries with `answers`; none is tried now, so these can be anything."""
+    _listings.append([])
+    try:
+        lab_milestone(*answers)
+    finally:
+        tasks = _listings.pop()
+    return tasks
 
 
 def milestone(tasks, whole, reached):
     """Print a line for each task and, if all are solved, whether they work together.
 
-    `tasks` lists (name, check, answers…); `whole()` is a test as of an exercise, and `reached` the
-    sentence that it earns.
+    `tasks` lists (name, check, answers…); `whole()` is a test like that of an exercise, and `reached` the
+    sentence to print when it passes.
     """
+    if _listings:
+        _listings[-1].extend(tasks)
+        return
     verdicts = [verdict(check.__wrapped__, *answers) for _, check, *answers in tasks]
     solved = sum(line.startswith("✓") for line in verdicts)
     for line, (name, *_) in zip(verdicts, tasks, strict=True):

@@ -7,6 +7,7 @@ from torch import nn
 
 from allranks import collectives, launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.trace import trace
 from allranks.transformer import PRESETS
 
@@ -86,7 +87,7 @@ def greedy(answer):
             f"The tokens are right, in messages of {nbytes:,} bytes; {limit} are enough. "
             "What does a rank have to say about its own words?"
         )
-    return f"The tokens of one process, in messages of {nbytes} bytes in place of {4 * TOKENS * WORDS:,}."
+    return f"The tokens of one process, in messages of {nbytes} bytes instead of {4 * TOKENS * WORDS:,}."
 
 
 @exercise
@@ -94,7 +95,7 @@ def megabytes_sent(answer):
     """`answer`: megabytes (1e6) that each of 8 ranks sends for a layer of GPT-3 and one sequence, in bf16."""
     model = PRESETS["gpt3-175b"]
     expected = 4 * collectives.ring_all_reduce_bytes(2 * model.sequence * model.hidden, 8) / 1e6
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     for factor, hint in (
         (1 / 2, "That is the number of elements, or forward alone; an element has two bytes."),
         (8 / 7, "That leaves out (t−1)/t."),

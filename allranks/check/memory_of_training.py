@@ -5,6 +5,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from allranks import launch, memory
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.model import GPT, PIXELS, VOCABULARY, loss_of
 from allranks.transformer import PRESETS, parameters
 
@@ -18,7 +19,7 @@ CAPACITIES = (5e6, 8e6, 12e6, 20e6)
 def parameters_that_fit(answer):
     """`answer`: how many parameters, in billions, whose states of 16 bytes fill a device of 80 GB."""
     expected = memory.trainable_parameters(DEVICE, 1, 0) / 1e9
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert abs(answer / (DEVICE / 2e9) - 1) > 0.01, "So many can be loaded, in 2 bytes; none of them trained."
     assert abs(answer / (DEVICE / 4e9) - 1) > 0.01, (
         "Those are weights and gradients: Adam has states as well."
@@ -52,7 +53,8 @@ def largest_batch(answer):
         return peaks
 
     given = [answer(capacity) for capacity in CAPACITIES]
-    assert all(batch is not None for batch in given), "The function returns nothing yet."
+    for batch in given:
+        is_returned(batch)
     assert all(isinstance(batch, int) and batch > 0 for batch in given), (
         f"A number of pictures is a whole one, of at least 1: not {given}."
     )
@@ -62,9 +64,9 @@ def largest_batch(answer):
     batches = [pictures for batch in given for pictures in (batch, batch + 1)]
     (peaks,) = launch(on_rank, batches, world_size=1, timeout=SECONDS)
     for capacity, batch, held, with_one_more in zip(CAPACITIES, given, peaks[::2], peaks[1::2], strict=True):
-        said = f"With {capacity / 1e6:g} MB and {batch} pictures"
-        assert held <= capacity, f"{said}, {held / 1e6:.2f} MB are held: that does not fit."
-        assert with_one_more > capacity, f"{said}, one more picture would fit as well."
+        case = f"With {capacity / 1e6:g} MB and {batch} pictures"
+        assert held <= capacity, f"{case}, {held / 1e6:.2f} MB are held: that does not fit."
+        assert with_one_more > capacity, f"{case}, one more picture would fit as well."
     return f"{', '.join(map(str, given))} pictures: measured on a rank, they fit, and one more does not."
 
 
@@ -74,18 +76,19 @@ def layout(answer):
     assert isinstance(answer, dict) and set(answer) == {"zero_stage", "recomputation"}, (
         "A layout is a dictionary with `zero_stage` and `recomputation`."
     )
-    assert None not in answer.values(), "Put a stage and a recomputation in the place of None."
+    for part in answer.values():
+        is_filled(part, "a stage and a recomputation")
 
     def held(**layout):
         return memory.training_bytes(
             LLAMA, data_parallel=DEVICES, microbatch=MICROBATCH, dropout=False, fused=True, **layout
         )
 
-    mine = held(**answer)
-    part = max(("states", "activations"), key=lambda part: getattr(mine, part))
-    most = getattr(mine, part) / 1e9
-    assert mine.total <= DEVICE, f"{mine.total / 1e9:.0f} GB on each device, {most:.0f} GB of it {part}."
+    chosen = held(**answer)
+    part = max(("states", "activations"), key=lambda part: getattr(chosen, part))
+    most = getattr(chosen, part) / 1e9
+    assert chosen.total <= DEVICE, f"{chosen.total / 1e9:.0f} GB on each device, {most:.0f} GB of it {part}."
     less = {**answer, "zero_stage": max(0, answer["zero_stage"] - 1)}
     if less != answer and held(**less).total <= DEVICE:
-        return f"{mine.total / 1e9:.0f} GB. A stage less would do, and stage 3 sends half as much again."
-    return f"{mine.total / 1e9:.0f} GB, and with one stage less it would not fit."
+        return f"{chosen.total / 1e9:.0f} GB. A stage less would do, and stage 3 sends 50 % more."
+    return f"{chosen.total / 1e9:.0f} GB, and with one stage less it would not fit."

@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from allranks import launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.parallel.layout import einsum, layout, local
 from allranks.trace import trace
 
@@ -59,9 +60,9 @@ def predicted(answer):
 
     wrong = []
     for text, counted in launch(on_rank, world_size=4, timeout=SECONDS)[0].items():
-        for direction, said, found in zip(("forward", "backward"), answer[text], counted, strict=True):
-            if said != found:
-                wrong.append(f"{text}, {direction}: counted {found}, not {said}")
+        for direction, predicted, counts in zip(("forward", "backward"), answer[text], counted, strict=True):
+            if predicted != counts:
+                wrong.append(f"{text}, {direction}: counted {counts}, not {predicted}")
     assert not wrong, (
         f"{wrong[0]}{f', and {len(wrong) - 1} more' if wrong[1:] else ''}. "
         "Which of Y, ∂X and ∂W of each product does not have the dim that is cut?"
@@ -72,7 +73,7 @@ def predicted(answer):
 @exercise
 def budget(answer):
     """`answer`: a layout of the MLP that keeps to a quarter of the work, MOST_HELD and MOST_SENT bytes."""
-    assert answer is not None, "Put a layout in the place of None."
+    is_filled(answer, "a layout")
     rules = layout(answer)
     for dim, axis in rules.items():
         assert dim in ("batch", "io", "hidden"), f"The MLP has no dim {dim}."
@@ -106,12 +107,12 @@ def norm(answer):
         found = {}
         for text in texts:
             where = {"layout": layout(text), "mesh": mesh}
-            x, its, y, gradient = (local(t.to(device), "batch io", **where).clone() for t in tensors)
+            x, upstream, y, gradient = (local(t.to(device), "batch io", **where).clone() for t in tensors)
             x.requires_grad_()
-            mine = answer(x, 12, partial(einsum, **where))
-            same = mine.shape == y.shape and torch.allclose(mine, y, atol=1e-5)
+            output = answer(x, 12, partial(einsum, **where))
+            same = output.shape == y.shape and torch.allclose(output, y, atol=1e-5)
             if same:
-                mine.backward(its)
+                output.backward(upstream)
             found[text] = same, same and torch.allclose(x.grad, gradient, atol=1e-5)
         dist.barrier()
         return found

@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from allranks import hardware, launch, topology, transformer
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.trace import trace
 
 SECONDS = 15.0
@@ -35,7 +36,7 @@ def two_level(answer):
         expected = torch.arange(24) * p * (p + 1) // 2
         where = f"With {nodes} nodes of {g} ranks"
         for rank, (total, across) in enumerate(results):
-            assert total is not None, "The function returns nothing yet."
+            is_returned(total)
             assert torch.equal(total, expected), f"{where}, the sum on rank {rank} is not that of all ranks."
             most = 24 * 8 // g
             assert sum(across) == most, (
@@ -52,7 +53,7 @@ def members(answer):
         for group in (groups[0], groups[-1]):
             rank = group[-1]
             got = answer(rank, t, p, d)
-            assert got is not None, "The function returns nothing yet."
+            is_returned(got)
             assert sorted(got) == list(group), (
                 f"With t, p, d = {t}, {p}, {d}, rank {rank} is in {list(group)}, not in {sorted(got)}."
             )
@@ -62,7 +63,7 @@ def members(answer):
 @exercise
 def hosts(answer):
     """`answer` is how many hosts a fat tree of 64-port switches connects."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert answer != PORTS**2 // 2, "That is what two levels reach; the tree has three."
     expected = topology.fat_tree(PORTS).hosts
     assert answer == expected, "Not that many: k pods, with k/2 edge switches of k/2 hosts in each."
@@ -72,7 +73,7 @@ def hosts(answer):
 @exercise
 def leaving(answer):
     """`answer` is how many GB/s leave a pod of 3,072 GPUs of 50 GB/s with an oversubscription of 7."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     everything = POD * LINK / 1e9
     assert abs(answer / everything - 1) > 0.01, "So much the GPUs could send; a seventh of it gets out."
     expected = everything / OVERSUBSCRIPTION
@@ -92,7 +93,7 @@ def _machine():
 @exercise
 def best_order(answer):
     """`answer` lists tp, pp and dp, the fastest first, in the order that costs least in nodes of 64."""
-    assert answer is not None, "Put a list in the place of None."
+    is_filled(answer, "a list")
     assert sorted(answer) == sorted(SIZES), "Each of 'tp', 'pp', 'dp' once, the fastest first."
     seconds = {}
     for order in itertools.permutations(SIZES):

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from allranks import hardware, launch, memory
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.transformer import PRESETS, decoder
 
 SECONDS = 20.0
@@ -19,7 +20,8 @@ SHAPES = ((2, 16, 32), (3, 8, 64))  # b, s, h
 def constants(answer):
     """`answer`: c and d of the sbh(c + d·as/h) bytes that a layer keeps without dropout."""
     assert isinstance(answer, tuple | list) and len(answer) == 2, "Two numbers, c and d."
-    assert None not in answer, "Put numbers in the place of None."
+    for part in answer:
+        is_filled(part, "numbers")
     model = decoder(1, 64, 4, 8, 128)
     parts = {"core": 0, "small": 0}
     for tensor in memory.layer_tensors(model, dropout=False):
@@ -40,7 +42,7 @@ def constants(answer):
 @exercise
 def tokens(answer):
     """`answer`: from how many tokens on GPT-3's `up` is right of an H100's ridge in bf16."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     h, f = PRESETS["gpt3-175b"].hidden, PRESETS["gpt3-175b"].feed_forward
     ridge = hardware.ridge("h100")
     exact = ridge * h * f / (h * f - ridge * (h + f))

@@ -2,6 +2,7 @@
 
 from allranks import schedules, simulate
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 
 RANKS, MICROBATCHES, SHARE = 8, 32, 0.05
 
@@ -12,7 +13,7 @@ def order(answer):
     for stages, microbatches in ((4, 8), (2, 4), (4, 2), (5, 5), (1, 3)):
         given = f"With {stages} stages and {microbatches} micro-batches"
         got = answer(stages, microbatches)
-        assert got is not None, "The function returns nothing yet."
+        is_returned(got)
         orders = tuple(tuple(schedules.Operation(*each) for each in mine) for mine in got)
         schedule = schedules.Schedule("yours", stages, microbatches, 1, orders)
         try:
@@ -41,7 +42,7 @@ def late(answer):
         for rank, uses in enumerate(schedules.weights_used(schedule)):
             expected = [use.latest - use.version for use in uses if use.operation.kind == "BW"]
             got = answer(schedule.orders[rank])
-            assert got is not None, "The function returns nothing yet."
+            is_returned(got)
             given = " ".join(f"{each.kind[0]}{each.microbatch}" for each in schedule.orders[rank])
             assert list(got) == expected, f"{given}: you say {list(got)}, and it is {expected}."
     return "3, 2, 1, 0 on four ranks, once the pipeline is full."
@@ -50,7 +51,7 @@ def late(answer):
 @exercise
 def chunks(answer):
     """`answer` is the fewest chunks with which 8 ranks and 32 micro-batches have a bubble of at most 5 %."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert answer == int(answer) and answer > 0, "Chunks are whole, and there is at least one."
 
     def bubble(v):

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from allranks import launch, precision
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.trace import trace
 
 SECONDS = 20.0
@@ -39,7 +40,7 @@ def decide(answer):
         states = list(_grad_scaler(steps, interval))
         for (before, after), finite in zip(itertools.pairwise(states), steps, strict=True):
             got = answer(*before, finite, interval)
-            assert got is not None, "The function returns nothing yet."
+            is_returned(got)
             assert tuple(got) == after, (
                 f"With scale {before[0]:g}, {before[1]} good steps and an interval of {interval}, a step "
                 f"{'without' if finite else 'with'} infinities leads GradScaler to scale {after[0]:g} and "
@@ -62,7 +63,7 @@ def agreed(answer):
 
     for rank, answers in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
         for opinions, got in zip(cases, answers, strict=True):
-            assert got is not None, "The function returns nothing yet."
+            is_returned(got)
             assert bool(got) == all(opinions), (
                 f"Four ranks say {', '.join(map(str, opinions))}; rank {rank} decides {got}."
             )
@@ -102,7 +103,7 @@ def largest_scale(answer):
     expected = 1
     while 2 * expected * LARGEST_GRADIENT <= precision.largest("fp16"):
         expected *= 2
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert answer * LARGEST_GRADIENT <= precision.largest("fp16"), (
         f"{answer:g} × {LARGEST_GRADIENT} is {answer * LARGEST_GRADIENT:g}: too large for fp16."
     )

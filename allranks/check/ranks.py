@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.trace import trace
 
 SECONDS = 4.0
@@ -12,17 +13,17 @@ SECONDS = 4.0
 
 @exercise
 def swap(answer):
-    """`answer(mine)` on two ranks returns the other rank's tensor, of the same shape."""
+    """`answer(tensor)` on two ranks returns the other rank's tensor, of the same shape."""
 
     def on_rank():
         return answer(torch.arange(4) + 10 * dist.get_rank())
 
-    theirs = launch(on_rank, world_size=2, timeout=SECONDS)
-    assert theirs[0] is not None, "The function returns nothing yet: return the tensor that came."
+    swapped = launch(on_rank, world_size=2, timeout=SECONDS)
+    is_returned(swapped[0], "the tensor that came")
     for rank in range(2):
         expected = torch.arange(4) + 10 * (1 - rank)
-        assert torch.equal(theirs[rank], expected), (
-            f"Rank {rank} returned {theirs[rank].tolist()}, not {expected.tolist()}."
+        assert torch.equal(swapped[rank], expected), (
+            f"Rank {rank} returned {swapped[rank].tolist()}, not {expected.tolist()}."
         )
     return "Each rank holds what the other had."
 
@@ -46,7 +47,7 @@ def squares(answer):
     """`answer(numbers)` returns the squares of `numbers`, in order, computed on four ranks."""
     numbers = list(range(12))
     got = answer(numbers)
-    assert got is not None, "The function returns nothing yet."
+    is_returned(got)
     assert got != [], "The list is empty: in which process did `done` grow?"
     expected = [n * n for n in numbers]
     assert sorted(got) == expected, f"These are not the 12 squares: {got}."
@@ -83,7 +84,7 @@ def reduce(answer):
 def broadcast_rounds(answer):
     """`answer` is the number of rounds that a tree broadcast to 1024 ranks takes."""
     expected = collectives.tree_broadcast_rounds(1024)
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     assert answer != 1023, "That many messages are sent in all; but many of them at the same time."
-    assert answer == expected, "Not that many: after each round twice as many ranks know."
+    assert answer == expected, "Not that many: each round doubles the number of ranks that know."
     return f"{expected} rounds: 1 rank knows, then 2, 4, 8, … 1024."

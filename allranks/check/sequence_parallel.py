@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import launch, memory
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.transformer import PRESETS
 
 SECONDS = 20.0
@@ -45,12 +46,12 @@ def dropout(answer):
             assert part.shape == (2, 8, 8), f"Rank {rank} returns {tuple(part.shape)}, not (2, 8, 8)."
         masks = [part != 0 for part in parts]
         assert not all(torch.equal(mask, masks[0]) for mask in masks), (
-            "All ranks drop the same places of their parts: each throws the first numbers of the same dice."
+            "All ranks drop the same places of their parts: each draws from the same RNG state."
         )
         joined = torch.cat(parts, dim=1)
         if call and not torch.equal(joined != 0, expected != 0):
             raise AssertionError(
-                "The first call is right, the second is not: how many numbers has one process thrown by then?"
+                "The first call is right, the second is not: how many numbers has one process drawn by then?"
             )
         assert torch.equal(joined != 0, expected != 0), (
             "The ranks drop different places, which is good dropout, but not those of one process. "
@@ -70,7 +71,8 @@ def megabytes(answer):
     printed = memory.layer_activation_bytes(model, 1, 8, True, "selective")
     expected = printed / 1e6, (printed + whole * (1 - 1 / 8)) / 1e6
     assert isinstance(answer, tuple | list) and len(answer) == 2, "Two numbers."
-    assert None not in answer, "Put numbers in the place of None."
+    for part in answer:
+        is_filled(part, "numbers")
     first, second = answer
     for wrong, hint in (
         (memory.layer_activation_bytes(model, 1, 8, False, "selective"), "That is tensor parallelism alone."),

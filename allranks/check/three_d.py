@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from allranks import launch, schedules, topology
 from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
 from allranks.parallel.combine import groups_of
 
 SECONDS = 20.0
@@ -27,7 +28,7 @@ def build(answer):
     mesh = tuple(reversed(SIZES.items()))
     wanted = {**{axis: axis for axis in SIZES}, "replica": ("pp", "tp")}
     for rank, groups in enumerate(launch(on_rank, world_size=8, timeout=SECONDS)):
-        assert groups is not None, "The function returns nothing yet."
+        is_returned(groups)
         for name, axes in wanted.items():
             assert name in groups, f"Rank {rank} has no group {name!r}."
             right = next(list(group) for group in topology.groups(mesh, axes) if rank in group)
@@ -78,7 +79,7 @@ def clip(answer):
 
     for rank, found in enumerate(launch(on_rank, world_size=8, timeout=SECONDS)):
         for limit, (got, norm, same) in zip(limits, found, strict=True):
-            assert got is not None, "The function returns nothing yet; it should return the norm."
+            is_returned(got, "the norm")
             assert math.isclose(got, norm, rel_tol=1e-4), (
                 f"Rank {rank} finds a norm of {got:.3f}; one process finds {norm:.3f}."
             )
@@ -94,7 +95,7 @@ def bubble(answer):
     """`answer`: the idle share of a step in Table 1's last row, with 1F1B and micro-batches of one."""
     microbatches = BATCH * TENSOR * STAGES // GPUS
     expected = schedules.bubble_of_total("one_f_one_b", STAGES, microbatches)
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     for wrong, hint in (
         (
             schedules.bubble_of_ideal("one_f_one_b", STAGES, microbatches),

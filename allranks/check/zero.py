@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from allranks import hardware, launch, memory
 from allranks.check import exercise
+from allranks.check.stubs import is_filled
 from allranks.model import GPT, digits, loss_of, train
 from allranks.parallel import zero
 from allranks.trace import trace
@@ -101,13 +102,13 @@ def keep(answer):
         assert counted.sent == memory.zero_sent_bytes(elements, 4, 3, "fp32", resharded=False), (
             f"It sends {counted.sent:,.0f} bytes a step, and not those of one gather and one reduce-scatter."
         )
-    return f"{units} gathers a step for {units} units: 2Ψ in place of 3Ψ, and whole weights until backward."
+    return f"{units} gathers a step for {units} units: 2Ψ instead of 3Ψ, and whole weights until backward."
 
 
 @exercise
 def tokens(answer):
     """`answer`: tokens a rank and step from which stage 3 takes no longer to send than to compute."""
-    assert answer is not None, "Put a number in the place of None."
+    is_filled(answer)
     rate = UTILISATION * hardware.ACCELERATORS["a100-80gb"].peak["bf16"]
     bandwidth = hardware.LINKS["infiniband-hdr"].bandwidth
     expected = 6 * rate / (6 * bandwidth)

@@ -8,7 +8,10 @@ from torch import nn
 
 from allranks import launch, schedules
 from allranks.check import exercise
-from allranks.parallel.zero_bubble import Worker, step
+from allranks.check.stubs import is_returned
+from allranks.lowering import lower
+from allranks.parallel.pipeline import Mail, step
+from allranks.parallel.zero_bubble import PASSES, SplitStage
 from allranks.simulate import simulate
 
 STAGES, MICROBATCHES, ROOM = 3, 4, 2
@@ -26,20 +29,23 @@ def _data():
     return torch.randn(2, MICROBATCHES, WIDTH)
 
 
-def _gradients_on_rank(orders):
+def _share_of_loss(y, target):
+    return nn.functional.mse_loss(y, target) / MICROBATCHES
+
+
+def _gradients_on_rank(program):
     rank, (x, target) = dist.get_rank(), _data()
-    part = _layers()[rank]
-    worker = Worker(orders, {rank: part}, nn.functional.mse_loss, (1, WIDTH))
-    step(worker, x.requires_grad_().split(1), target.split(1))
-    dist.barrier()
-    return [p.grad for p in part.parameters()]
+    stage = SplitStage(_layers()[rank], rank, _share_of_loss if rank == STAGES - 1 else None)
+    data = x.requires_grad_().split(1), target.split(1)
+    step({rank: stage}, Mail(torch.empty(1, WIDTH)), program.steps[rank], *data, PASSES)
+    return [p.grad for p in stage.module.parameters()]
 
 
-def _trains(orders):
-    """Whether three ranks that run `orders` get the gradients of one process."""
+def _trains(schedule):
+    """Whether three ranks that run `schedule` get the gradients of one process."""
     model, (x, target) = nn.Sequential(*_layers()), _data()
     nn.functional.mse_loss(model(x), target).backward()
-    results = launch(_gradients_on_rank, orders, world_size=STAGES, timeout=20)
+    results = launch(_gradients_on_rank, lower(schedule), world_size=STAGES, timeout=20)
     gradients = (each for result in results for each in result)
     pairs = zip(gradients, model.parameters(), strict=True)
     return all(torch.allclose(mine, p.grad, atol=1e-6) for mine, p in pairs)
@@ -68,7 +74,7 @@ def puzzle(answer):
         assert held <= ROOM, f"Rank {rank} holds {held:g} micro-batches at once, and has room for {ROOM}."
     idle = round(max(timeline.spans) - timeline.ideal)
     assert idle <= SEARCHED, f"Legal, and the bubble is {idle}. The first target is {SEARCHED}."
-    assert _trains(made.orders), "Legal, but three ranks that run it get other gradients than one process."
+    assert _trains(made), "Legal, but three ranks that run it get other gradients than one process."
     if idle > LEAST:
         return f"A bubble of {idle}, and three ranks train with it. The second target is {LEAST}."
     return f"A bubble of {idle}, and three ranks train with it. No order has a smaller one."
@@ -118,7 +124,7 @@ def dualpipe(answer):
     for p, forward, input_grad, weight_grad in ((2, 1, 1, 1), (8, 1, 1, 1), (16, 4, 5, 3), (4, 2, 2.5, 0.5)):
         given = f"dualpipe({p}, {forward}, {input_grad}, {weight_grad})"
         found = answer(p, forward, input_grad, weight_grad)
-        assert found is not None, "The function returns nothing yet."
+        is_returned(found)
         times = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
         expected = schedules.bubble_seconds("dualpipe", p, **times)
         mixed = (p / 2 - 1) * (forward + input_grad + weight_grad + input_grad - 3 * weight_grad)

@@ -5,7 +5,21 @@ import importlib
 import math
 from importlib.util import find_spec
 
-MODULES = ("transformer", "hardware", "collectives", "topology", "memory", "schedules", "simulate", "plan")
+MODULES = (
+    "transformer",
+    "hardware",
+    "collectives",
+    "topology",
+    "memory",
+    "schedules",
+    "simulate",
+    "plan",
+    "batches",
+    "compression",
+    "local_updates",
+    "muon",
+    "inference",
+)
 FUNCTIONS = {each.__name__: each for each in (abs, float, int, len, max, min, range, round, sorted, sum)}
 
 

@@ -1,8 +1,9 @@
-"""What does the ledger hold? A YAML file or two for each paper, with an entry for each number it prints.
+"""What does the ledger hold? An entry for each published number, in a YAML file or two for each paper.
 
-An entry names the place, the string as printed and an expression over the arithmetic. A `table` is many
-entries, one for each cell, with the ids table-row-column; its expression may name `row` and `column`.
-A printed formula is compared by its values: `formula` writes it as an expression, `at` lists where.
+The files are in `papers/`; `papers.yaml` names the papers. An entry names the place, the string as printed
+and an expression over the arithmetic. A `table` is many entries, one for each cell, with the ids
+table-row-column; its expression may name `row` and `column`. A printed formula is compared by its values:
+`formula` writes it as an expression, `at` lists where.
 """
 
 import functools
@@ -87,8 +88,8 @@ def papers():
 @functools.cache
 def entries():
     """Every entry of the package's ledger: id -> Claim, by paper and in the papers' order."""
-    files = [file for file in resources.files(__package__).iterdir() if file.name.endswith(".yaml")]
-    texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.name != "papers.yaml"}
+    files = resources.files(__package__).joinpath("papers").iterdir()
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.name.endswith(".yaml")}
     return read(texts, papers())
 
 

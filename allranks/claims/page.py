@@ -61,7 +61,9 @@ class Table(namedtuple("Table", "claims papers cited")):
 
     def _row(self, claim):
         chapters = self.cited.get(claim.id, [])
-        links = ", ".join(f"<a href='../{each.slug}.html'>{html.escape(each.title)}</a>" for each in chapters)
+        links = ", ".join(
+            f"<a href='../notebooks/{each.slug}.html'>{html.escape(each.title)}</a>" for each in chapters
+        )
         used = f" <small>in {links}</small>" if links else ""
         attribute = f" data-in='{' '.join(each.slug for each in chapters)}'" if chapters else ""
         unit = f" {html.escape(claim.unit)}" if claim.unit else ""

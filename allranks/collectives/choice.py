@@ -163,6 +163,37 @@ def best(collective, nbytes, world_size, α, β):
     return min(times, key=lambda pair: pair[1])
 
 
+def by_protocol(collective, algorithm, nbytes, world_size, links):
+    """(name, seconds) of the fastest protocol for a collective by an algorithm; the first named wins a tie.
+
+    links: records with name, α and β, one for each protocol, as from `hardware.protocols`.
+    """
+    times = [
+        (each.name, seconds(collective, algorithm, nbytes, world_size, each.α, each.β)) for each in links
+    ]
+    return min(times, key=lambda pair: pair[1])
+
+
+def crossover_by_protocol(collective, one, other, world_size, links):
+    """Message size in bytes at which two algorithms take the same time, each with its fastest protocol.
+
+    None where one is as fast for a terabyte as for a byte. The sizes are halved on a logarithmic scale.
+    """
+
+    def ahead(nbytes):
+        mine, its = (by_protocol(collective, name, nbytes, world_size, links)[1] for name in (one, other))
+        return mine <= its
+
+    low, high = 1.0, 1e12
+    first = ahead(low)
+    if ahead(high) == first:
+        return None
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if ahead(middle) == first else (low, middle)
+    return low
+
+
 def crossover(collective, one, other, world_size, α, β):
     """Message size in bytes at which two algorithms take the same time; None where one is never slower.
 

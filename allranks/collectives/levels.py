@@ -8,6 +8,7 @@ from collections import namedtuple
 
 from ..inputs import quantity, whole
 from .ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from .rounds import Cost
 
 
 class Levels(namedtuple("Levels", "intra inter")):
@@ -18,6 +19,11 @@ class Levels(namedtuple("Levels", "intra inter")):
     def seconds(self, α_intra, β_intra, α_inter, β_inter):
         """Seconds, one level after the other: α in seconds and β in seconds per byte of each kind of link."""
         return self.intra.seconds(α_intra, β_intra) + self.inter.seconds(α_inter, β_inter)
+
+    def seconds_at_once(self, α_intra, β_intra, α_inter, β_inter):
+        """Seconds if both kinds of links carry their bytes at once: all latencies, the longer transfer."""
+        waits = self.intra.rounds * α_intra + self.inter.rounds * α_inter
+        return waits + max(self.intra.nbytes * β_intra, self.inter.nbytes * β_inter)
 
 
 def _checked(nbytes, ranks_per_node, nodes):
@@ -58,6 +64,24 @@ def hierarchical_all_to_all(nbytes, ranks_per_node, nodes):
     """
     _checked(nbytes, ranks_per_node, nodes)
     return Levels(ring_all_gather(nbytes, ranks_per_node), ring_all_gather(nbytes, nodes))
+
+
+def flat_rings(nbytes, ranks_per_node, nodes, rings=1):
+    """`Levels` of an all-reduce over `rings` flat rings at once, node after node, through a card each.
+
+    Each ring has a part of the message, as NCCL's channels have. Of the 2(p−1) hops that a chunk makes, one
+    after another, 2(N−1) are between nodes (NCCL 2.30.7, src/graph/tuning.cc). The bytes are those of the
+    busiest rank: it sends 2(p−1)/p·n, and what leaves the node through its card not inside. The two kinds of
+    links are busy at once: `seconds_at_once`.
+    """
+    _checked(nbytes, ranks_per_node, nodes)
+    whole("rings", rings, 1, ranks_per_node)
+    flat = ring_all_reduce(nbytes, ranks_per_node * nodes)
+    if nodes == 1:
+        return Levels(flat, Cost(0, 0.0))
+    across, leaving = 2 * (nodes - 1), flat.nbytes / rings
+    inside = flat.nbytes - (leaving if rings == ranks_per_node else 0)
+    return Levels(Cost(flat.rounds - across, inside), Cost(across, leaving))
 
 
 def flat_ring_node_bytes(nbytes, ranks_per_node, nodes):

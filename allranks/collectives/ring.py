@@ -44,7 +44,7 @@ def ring_all_reduce(nbytes, world_size):
 def ring_gather_reduce(nbytes, world_size):
     """`Cost` of a reduce as ring reduce-scatter and a gather rank by rank: 2(p−1) rounds, 2(p−1)/p·n bytes.
 
-    What gloo does (counted: `tests/test_collectives.py`).
+    What gloo does (counted: `tests/ranks/test_collectives_gloo.py`).
     """
     return ring_all_reduce(nbytes, world_size)
 

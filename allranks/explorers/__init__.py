@@ -14,12 +14,15 @@ NAMES = (
     "precision",
     "memory",
     "buckets",
+    "compression",
+    "local_updates",
     "zero",
     "tensor_parallel",
     "pipeline",
     "context_parallel",
     "experts",
     "mesh",
+    "serving",
 )
 
 

@@ -18,7 +18,7 @@ from .words import counted, percent, scaled
 
 TITLE = "The memory of a training, by three calculators"
 
-MODELS = tuple((name, name) for name in PRESETS)
+MODELS = tuple((name, name) for name in PRESETS if name != "served")  # what is served is not trained here
 DEVICES = tuple(
     (
         name,

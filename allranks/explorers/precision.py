@@ -103,7 +103,7 @@ def around(dtype, x):
 
 
 def exactly(held, x):
-    """What is held in place of `x`, with the digits that show where they differ."""
+    """What is stored instead of `x`, with the digits that show where they differ."""
     return said(held, 9 if held != x and said(held, 6) == said(x, 6) else 6)
 
 

@@ -143,7 +143,7 @@ def tables(width, top, matrices, calls, ranks):
     """Shapes, and what the operators send: beside or below one another."""
     shapes, seen = [("", "whole", "on a rank", "")], []
     for each in matrices:
-        if (each.name, each.split) not in seen and each.split != "summands":
+        if (each.name, each.split) not in seen and each.split != "partial":
             seen.append((each.name, each.split))
             mine = each.shape(ranks)
             cells = tuple(

@@ -44,7 +44,7 @@ class Chain:
         return not isinstance(self.items[i], str) and not self.items[i].weight
 
     def patterns(self):
-        """Stripes on each rank's colour, for summands."""
+        """Stripes on each rank's colour, for partial sums."""
         stripes = f'<path d="M0 6L6 0" style="stroke:{colour("paper")};stroke-opacity:.75;stroke-width:1.6"/>'
         made = []
         for rank in range(self.ranks):
@@ -111,7 +111,7 @@ class Chain:
                 marks.append(rectangle(x + across * rank / t, y, across / t, high, fill))
             if split == "rows":
                 marks.append(rectangle(x, y + high * rank / t, across, high / t, fill))
-            if split == "summands":
+            if split == "partial":
                 style = f"fill:url(#{self.mark}-{fill});stroke:{colour(fill)}"
                 box = f'x="{number(x)}" y="{number(y)}" width="{number(across)}" height="{number(high)}"'
                 marks.append(f'<rect {box} style="{style}"/>')
@@ -157,7 +157,7 @@ class Chain:
     def key(self):
         """How to read a matrix."""
         entries = [("rank-0", "its slice", False), ("grid-strong", "all of it", False)]
-        entries.append(("rank-0", "summand", True))
+        entries.append(("rank-0", "partial sum", True))
         marks, height = legend(0, self.bottom + 26, self.width, entries, self.mark)
         solid = "bar: solid where ranks talk, else dashed"
         x, y = (0, self.bottom + 26 + height) if self.width != WIDE else (364, self.bottom + 26)

@@ -38,6 +38,11 @@ def scaled(x, unit, digits=3, names=("", "k", "M", "G", "T", "P", "E")):
     return f"{figures(x, digits)} {names[step]}{unit}".rstrip()
 
 
+def gigabits(megabits, digits=3):
+    """A bandwidth given in Mbit/s, as links are sold: gigabits(500) is "0.5 Gbit/s"."""
+    return f"{figures(megabits / 1000, digits)} Gbit/s"
+
+
 def counted(x, digits=3):
     """A large number of things, as the field says it: counted(7.5e9) is "7.5 B", counted(1e12) is "1 T"."""
     return scaled(x, "", digits, ("", "k", "M", "B", "T"))

@@ -3,6 +3,7 @@
 Where output has to be the same at every run (see `output.is_ordered`) there is no bar at all.
 """
 
+import math
 import os
 import time
 
@@ -17,11 +18,13 @@ _launched = False  # in every rank of a launched world
 def progress(iterable, desc=None, total=None):
     """Iterate over `iterable` and show how far rank 0 is; the other ranks show nothing.
 
-    `total` is the number of items, where `len(iterable)` does not say it. Works on ranks that `launch`
-    started, under torchrun, and in one process.
+    `total` is the number of items, where `len(iterable)` does not say it; `desc` stands before the bar. Works
+    on ranks that `launch` started, under torchrun, and in one process.
     """
     if total is None and hasattr(iterable, "__len__"):
         total = len(iterable)
+    total = int(total) if total is not None and 0 <= total < math.inf else None  # it may be a tensor
+    desc = desc if desc is None else str(desc)
     if _launched:
         return _reported(iterable, desc, total)
     hidden = output.is_ordered() or os.environ.get("RANK", "0") != "0"

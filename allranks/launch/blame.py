@@ -1,16 +1,17 @@
 """Which rank is the cause, and which only suffered? One exception, one sentence, the same at every run.
 
 A cause is a rank that died, or that raised an exception of its own. A rank whose peer left it in the middle
-of a collective raises too ("connection closed by peer"): that is an echo, and never blamed while there is
-a cause. If all ranks that did not return are echoes, the cause is a rank that returned too early. Ranks
-that entered a collective differently are the cause of an abort that follows.
+of a collective, or did not come in time, raises too: that is an echo (see `stacks.Failure`), and never blamed
+while there is a cause. If all ranks that failed are echoes, the cause is a rank that they waited for: one
+that returned, left the group, or did not come. Ranks that entered a collective differently are the cause of
+an abort that follows, and of results that are wrong although all ranks returned.
 """
 
 import re
 import signal
 from collections import namedtuple
 
-from allranks.launch import recorder, stacks
+from allranks.launch import hints, recorder, stacks
 
 Outcome = namedtuple("Outcome", "state detail", defaults=(None,))
 Outcome.__doc__ = """How a rank ended: 'running', 'returned', 'raised' (detail: a `stacks.Failure`),
@@ -18,11 +19,12 @@ Outcome.__doc__ = """How a rank ended: 'running', 'returned', 'raised' (detail: 
 ended it with the others)."""
 
 FRAMES = 12  # of the reader's, in a traceback
+LISTED = 8  # ranks; more are not counted up if it is all of them
 
 SIGNALS = {
     signal.SIGSEGV: "died of SIGSEGV (segmentation fault)",
     signal.SIGABRT: "died of SIGABRT (a C++ library gave up; it may have printed why)",
-    signal.SIGKILL: "was killed by SIGKILL (by a person, or for want of memory)",
+    signal.SIGKILL: "{were} killed by SIGKILL (by a person, or for want of memory)",
 }
 
 
@@ -34,147 +36,242 @@ class Rendered:
 
 
 class LaunchError(Rendered, RuntimeError):
-    """A world that did not end well. The note says where each rank stood, in the reader's own lines."""
+    """A world that did not end well. `ranks` are the cause; the note says where all ranks stood.
+
+    `places` says it in a line each: `rank 0: Cell In[3], line 4, in exchange, waiting in recv`.
+    """
+
+    def __init__(self, message, ranks=()):
+        super().__init__(message)
+        self.ranks, self.places = list(ranks), []
+
+
+class NotStarted(LaunchError):
+    """There are no ranks, for a reason outside of them."""
+
+
+class RankFailed(LaunchError):
+    """A rank raised an exception, or died, or entered another collective than its peers."""
+
+
+class RanksTimedOut(LaunchError, TimeoutError):
+    """Ranks were still running at the deadline, or had not started. `ranks` lists them."""
 
 
 class Interrupted(Rendered, KeyboardInterrupt):
     """Ctrl-C, or the interrupt button, while ranks were running."""
 
 
-class RankFailed(LaunchError):
-    """A rank raised an exception, or died. `ranks` lists the ranks that are the cause."""
+class View(namedtuple("View", "outcomes frames histories stopped", defaults=((),))):
+    """What is known about all ranks when a world has ended badly, by rank.
 
-    def __init__(self, message, ranks):
-        super().__init__(message)
-        self.ranks = ranks
-
-
-class RanksTimedOut(LaunchError, TimeoutError):
-    """Ranks were still running at the deadline. `ranks` lists them."""
-
-    def __init__(self, message, ranks):
-        super().__init__(message)
-        self.ranks = ranks
-
-
-def explain(outcomes, frames, histories):
-    """Return the exception for ranks that ended as `outcomes` say, at least one of them badly.
-
-    `frames[rank]` is where a rank stood (see `stacks.read`), `histories[rank]` what it had entered (see
-    `recorder.read`).
+    `frames` is where one stood (see `stacks.read`), `histories` what it had entered (see `recorder.read`);
+    `stopped` lists ranks that a signal has stopped.
     """
-    returned = [r for r, outcome in enumerate(outcomes) if outcome.state == "returned"]
-    failed = [r for r, outcome in enumerate(outcomes) if outcome.state in ("raised", "died", "stopped")]
-    causes = [r for r in failed if not _is_echo(outcomes[r])]
-    calls = recorder.disagreement(histories)
-    if calls and all(_is_abort(outcomes[r]) for r in causes):
-        causes, message = _odd_ones(calls), _told(calls)
+
+    def ranks(self, *states):
+        return [rank for rank, outcome in enumerate(self.outcomes) if outcome.state in states]
+
+
+def explain(view):
+    """Return the exception for ranks of which at least one ended badly."""
+    failed = view.ranks("raised", "died", "stopped")
+    causes = [rank for rank in failed if not _is_echo(view.outcomes[rank])]
+    calls = recorder.disagreement(view.histories)
+    if calls and all(_is_abort(view.outcomes[rank]) for rank in causes):
+        causes, message = _odd_ones(calls), _told(view, calls)
     elif causes:
-        phrases = {}
-        for rank in causes:
-            phrases.setdefault(_phrase(outcomes[rank]), []).append(rank)
-        message = " · ".join(f"{name(ranks)} {phrase}" for phrase, ranks in phrases.items())
-    elif returned:
-        causes, message = returned, _returned_early(returned, outcomes, frames)
+        message = _phrases(view, causes)
     else:
-        causes = failed
-        message = f"{name(causes[:1])} {_phrase(outcomes[causes[0]])}"
-    return _with_note(RankFailed(message, causes), outcomes, frames)
+        causes, message = _not_met(view) or (failed, _phrases(view, failed))
+    return _with_note(RankFailed(message, causes), view)
 
 
-def timed_out(outcomes, frames, histories, timeout):
+def disagreed(view):
+    """Return the exception for ranks that all returned, but had not entered the same."""
+    calls = recorder.disagreement(view.histories)
+    message = f"{_told(view, calls)}: gloo did not notice, and what they hold is wrong"
+    return RankFailed(message, _odd_ones(calls))
+
+
+def odd_shapes(view):
+    """Return a sentence about tensors of other shapes in one collective, or None."""
+    calls = recorder.disagreement(view.histories, shapes=True)
+    return calls and f"{_told(view, calls)}: gloo took the elements in their order in memory"
+
+
+def refused(why):
+    """Return the exception for ranks that could not be started."""
+    error = LaunchError(f"no rank was started: {why}")
+    if hint := hints.about(why):
+        error.add_note(hint)
+    return error
+
+
+def timed_out(view, timeout):
     """Return the exception for ranks that are still running `timeout` seconds after they started."""
-    running = [rank for rank, outcome in enumerate(outcomes) if outcome.state == "running"]
-    message = f"{name(running)} {_were(running)} still running after {timeout:g} s"
-    if calls := recorder.disagreement(histories):
-        message += f" · {_told(calls)}"
-    return _with_note(RanksTimedOut(message, running), outcomes, frames)
+    running = view.ranks("running")
+    message = f"{_name(view, running)} {_were(running)} still running after {timeout:g} s"
+    if calls := recorder.disagreement(view.histories):
+        message += f" · {_told(view, calls)}"
+    return _with_note(RanksTimedOut(message, running), view)
 
 
-def interrupted(outcomes, frames):
+def not_started(view, missing, seconds, is_stopped):
+    """Return the exception for ranks that had not joined the world after so many seconds."""
+    stopped = " · a signal has stopped them, or what they are forked from" if is_stopped else ""
+    message = f"{_name(view, missing)} had not started after {seconds:.0f} s{stopped}"
+    return _with_note(RanksTimedOut(message, missing), view)
+
+
+def interrupted(view):
     """Return the exception that says where the ranks stood when the interrupt came."""
-    return _with_note(Interrupted("all ranks were ended"), outcomes, frames)
+    return _with_note(Interrupted("all ranks were ended"), view)
 
 
-def name(ranks):
-    """Name ranks in a sentence: `rank 1`, `ranks 0, 2`."""
+def _name(view, ranks):
+    """Name ranks in a sentence: `rank 1`, `ranks 0, 2`, `all 64 ranks`."""
+    if len(ranks) == len(view.outcomes) > LISTED:
+        return f"all {len(ranks)} ranks"
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
-def _phrase(outcome):
+def _phrases(view, ranks):
+    alike = {}
+    for rank in ranks:
+        alike.setdefault(_phrase(view.outcomes[rank], "were"), []).append(rank)
+    phrases = [(those, _phrase(view.outcomes[those[0]], _were(those))) for those in alike.values()]
+    return " · ".join(f"{_name(view, those)} {phrase}" for those, phrase in phrases)
+
+
+def _phrase(outcome, were):
     if outcome.state == "raised":
         return f"raised {outcome.detail.kind}: {_tidy(outcome.detail.message)}".rstrip(": ")
     if outcome.state == "stopped":
-        return outcome.detail
+        return outcome.detail.format(were=were)
     if outcome.detail >= 0:
         return f"exited with code {outcome.detail} before the function returned"
-    number = -outcome.detail
-    return SIGNALS.get(number, f"was killed by {signal.Signals(number).name}")
+    how = SIGNALS.get(-outcome.detail, f"{{were}} killed by {_signal(-outcome.detail)}")
+    return how.format(were=were)
+
+
+def _signal(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        first = getattr(signal, "SIGRTMIN", number)
+        return f"SIGRTMIN+{number - first}" if number > first else f"signal {number}"
 
 
 def _tidy(message):
     """Keep of a message what is the same at every run: its first line, without addresses and ports."""
     line = message.strip().split("\n")[0]
     line = re.sub(r"\[\S*\.(?:cc|cpp|h):\d+\] ?", "", line)
+    line = re.sub(r"\(pid(\(s\))? [\d, ]+\) ", "", line)
     line = re.sub(r"\[?127\.0\.0\.1\]?:\d+", "127.0.0.1", line)
     return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]
 
 
 def _is_echo(outcome):
-    return outcome.state == "raised" and outcome.detail.lost_peer
+    return outcome.state == "raised" and bool(outcome.detail.echo)
 
 
 def _is_abort(outcome):
     return outcome.state == "died" and outcome.detail == -signal.SIGABRT
 
 
-def _told(calls):
-    return " · ".join(f"{name(ranks)} entered {what}" for what, ranks in calls.items())
+def _told(view, calls):
+    return " · ".join(f"{_name(view, ranks)} entered {what}" for what, ranks in calls.items())
 
 
 def _odd_ones(calls):
     """Return the ranks outside the largest party; all of them if no party is the largest."""
     parties = sorted(calls.values(), key=len)
-    odd = parties if len(parties[-1]) == len(parties[-2]) else parties[:-1]
+    odd = parties if len(parties) == 1 or len(parties[-1]) == len(parties[-2]) else parties[:-1]
     return sorted(rank for party in odd for rank in party)
 
 
-def _returned_early(returned, outcomes, frames):
-    left = [r for r, outcome in enumerate(outcomes) if outcome.state != "returned"]
-    waiting = sorted({stacks.waits_in(_stood(outcomes[r], frames[r])) for r in left} - {None})
-    where = f" in {' and '.join(waiting)}" if waiting else ""
-    return f"{name(returned)} returned while {name(left)} {_were(left)} still waiting{where}"
+def _not_met(view):
+    """Return the ranks that others waited for in vain, and a sentence that says so; None if nobody knows."""
+    left = view.ranks("running", "raised", "died", "stopped", "gone")
+    returned, gone = view.ranks("returned"), [rank for rank in view.ranks("running") if _has_left(view, rank)]
+    waiting = [rank for rank in left if rank not in gone]
+    if returned:
+        return returned, f"{_name(view, returned)} returned while {_still_waiting(view, left)}"
+    if gone:
+        return gone, f"{_name(view, gone)} had left the group while {_still_waiting(view, waiting)}"
+    gave_up = [r for r in view.ranks("raised") if view.outcomes[r].detail.echo.startswith("gave up")]
+    calls = [view.histories[rank].calls[-1] for rank in gave_up if view.histories[rank].calls]
+    late = [r for r in view.ranks("running") if any(_is_missed(call, r, view) for call in calls)]
+    if late:
+        where = _where(view, gave_up)
+        return late, f"{_name(view, gave_up)} gave up waiting for {_name(view, late)}{where}"
+    return None
+
+
+def _has_left(view, rank):
+    """True if a rank has destroyed the group of all ranks."""
+    groups = view.histories[rank].groups
+    return groups is not None and not any(len(ranks) == len(view.outcomes) for ranks in groups.values())
+
+
+def _is_missed(call, rank, view):
+    """True if a rank is a member of the group of a collective, and has not entered it."""
+    if not call.members or (call.members != "all" and rank not in call.members):
+        return False
+    same = [each for each in view.histories[rank].calls if each[:3] == call[:3]]
+    return all(each.number < call.number for each in same)
+
+
+def _still_waiting(view, ranks):
+    return f"{_name(view, ranks)} {_were(ranks)} still waiting{_where(view, ranks)}"
+
+
+def _where(view, ranks):
+    waiting = sorted({stacks.waits_in(_stood(view, rank)) for rank in ranks} - {None})
+    return f" in {' and '.join(waiting)}" if waiting else ""
 
 
 def _were(ranks):
     return "was" if len(ranks) == 1 else "were"
 
 
-def _with_note(error, outcomes, frames):
-    error.add_note(_where_all_stand(outcomes, frames))
+def _stood(view, rank):
+    outcome = view.outcomes[rank]
+    return outcome.detail.frames if outcome.state == "raised" else view.frames[rank]
+
+
+def _with_note(error, view):
+    """Add one paragraph for each place, with all the ranks that stand there."""
+    places = {}
+    for rank in range(len(view.outcomes)):
+        places.setdefault(_where_one_stands(view, rank), []).append(rank)
+    error.add_note("\n".join(f"{_name(view, ranks)}{place}" for place, ranks in places.items()))
+    lines = {}
+    for rank in view.ranks("running", "raised", "gone"):
+        stood, outcome = _stood(view, rank), view.outcomes[rank]
+        if written := stacks.outside(stood):
+            raised = outcome.state == "raised" and not _is_echo(outcome)
+            line = stacks.innermost(written) if raised else stacks.describe(stood)
+            lines.setdefault(line, []).append(rank)
+    error.places = [f"{_name(view, ranks)}: {line}" for line, ranks in lines.items()]
     return error
 
 
-def _stood(outcome, frames):
-    return outcome.detail.frames if outcome.state == "raised" else frames
-
-
-def _where_all_stand(outcomes, frames):
-    """One paragraph for each place, with all the ranks that stand there."""
-    places = {}
-    for rank, outcome in enumerate(outcomes):
-        places.setdefault(_where_one_stands(outcome, frames[rank]), []).append(rank)
-    return "\n".join(f"{name(ranks)}{place}" for place, ranks in places.items())
-
-
-def _where_one_stands(outcome, frames):
+def _where_one_stands(view, rank):
+    outcome = view.outcomes[rank]
     if outcome.state == "returned":
         return " returned"
-    if outcome.state in ("died", "stopped", "gone") and not frames:
+    if outcome.state in ("died", "stopped", "gone") and not view.frames[rank]:
         return " left no word"
-    if outcome.state != "raised" or _is_echo(outcome):  # an echo comes or not, as chance has it: do not say
-        return f": {stacks.describe(_stood(outcome, frames))}"
-    return "\n".join([" raised", *_traceback(outcome.detail)])
+    # An echo in torch's words comes or not, as chance has it: do not say.
+    if outcome.state == "raised" and (not _is_echo(outcome) or outcome.detail.echo.endswith("own words")):
+        return "\n".join([" raised", *_traceback(outcome.detail)])
+    stood = _stood(view, rank)
+    if rank not in view.stopped:
+        return f": {stacks.describe(stood)}"
+    stopped = "stopped by a signal; kill -CONT lets it go on"
+    return f": {stacks.describe(stood)} ({stopped})" if stood else f" is {stopped}"
 
 
 def _traceback(failure):
@@ -189,5 +286,6 @@ def _traceback(failure):
     last = failure.frames[-1] if failure.frames else None
     if last and stacks.is_library(last) and not stacks.is_launcher(last):
         lines.append(f"  {stacks.place(last)}")
-    lines.append(f"  {failure.kind}: {failure.message}".rstrip(": "))
-    return [*lines, *(f"  {line}" for line in failure.more)]
+    said = f"{failure.kind}: {failure.message}".rstrip(": ")
+    hint = hints.about(said)
+    return [*lines, f"  {said}", *(f"  {line}" for line in dict.fromkeys((*failure.more, hint)) if line)]

@@ -11,23 +11,33 @@ import os
 import sys
 from datetime import timedelta
 
-from allranks.launch import packing
+from allranks import private
+from allranks.launch import notebook, packing, stacks
 from allranks.launch.plan import make_plan
+from allranks.launch.rank import seed
 
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+_joined = False  # the world, by `launch` and not by the program
+
 
 def found():
-    """True if this process is a rank that somebody else has started."""
-    return all(name in os.environ for name in NEEDED)
+    """True if this process is a rank that somebody else has started.
+
+    A notebook's kernel is none: there, RANK and its fellows are left from an experiment.
+    """
+    return all(name in os.environ for name in NEEDED) and not notebook.is_kernel()
 
 
 def run(fn, args, kwargs, *, world_size, timeout, backend):
-    """Call the function on this rank; return the results of all ranks, on every one of them.
+    """Call the function on this rank, with copies and seeded; return the results of all ranks, on every one.
 
-    An exception is the function's own, with a note that names the rank; ending the other ranks is the work
-    of whoever started them. `timeout` is how long a collective may take, and counts for the first call.
+    An exception is the function's own, with a note that names the rank, and torchrun's report shows it unless
+    it only echoes another rank's; ending the other ranks is the work of whoever started them. `timeout` is
+    how long a collective may take.
     """
+    import torch
+
     rank, existing = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if world_size not in (None, existing):
         raise ValueError(
@@ -37,31 +47,53 @@ def run(fn, args, kwargs, *, world_size, timeout, backend):
         )
     _join(rank, timeout, backend)
     try:
+        fn, args, kwargs = _copied(fn, args, kwargs)
+        seed(rank, torch.manual_seed)
         return _shared(fn(*args, **kwargs), existing)
     except Exception as error:
         error.add_note(f"on rank {rank} of {existing}, which launch found started")
+        _report(error)
         raise
 
 
+def _copied(*call):
+    """The function and its arguments as a fresh process would get them: what it changes stays there."""
+    file = io.BytesIO()
+    packing.save_call(*call, file)
+    file.seek(0)
+    return packing.load(file)
+
+
+def _report(error):
+    """Tell torchrun, whose report names the rank that told it first; an echo is not to be that."""
+    from torch.distributed.elastic.multiprocessing import errors
+
+    if not stacks.Failure.of(error).echo:
+        errors.get_error_handler().record_exception(error)
+
+
 def _join(rank, timeout, backend):
-    """Join the world as `launch` would set it up, unless the program has done so."""
+    """Join the world as `launch` would set it up, unless the program has done so; keep to the deadline."""
+    global _joined
     import torch
     import torch.distributed as dist
 
     if dist.is_initialized():
+        if _joined:
+            private.set_timeout(timedelta(seconds=timeout))
         return
     plan = make_plan(int(os.environ.get("LOCAL_WORLD_SIZE", 1)), backend)
     index = plan.devices[int(os.environ.get("LOCAL_RANK", 0))]
     device = None if index is None else torch.device("cuda", index)
     if device:
         torch.cuda.set_device(device)
-    torch.manual_seed(rank)
     dist.init_process_group(
         plan.backend,
         timeout=timedelta(seconds=timeout),
         device_id=device if "nccl" in plan.backend else None,
     )
     atexit.register(_leave)
+    _joined = True
 
 
 def _leave():

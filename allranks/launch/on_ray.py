@@ -15,8 +15,9 @@ import tempfile
 import threading
 import traceback
 
-from allranks.launch import blame, packing, stacks
+from allranks.launch import blame, packing, recorder, stacks
 from allranks.launch.blame import Outcome
+from allranks.launch.rank import seed
 
 SILENT = "ended without a word: its process or its machine died"
 
@@ -141,7 +142,7 @@ def _on_worker(config):
     watch = threading.Timer(config["timeout"], out_of_time)
     watch.daemon = True
     watch.start()
-    torch.manual_seed(rank)
+    seed(rank, torch.manual_seed)
     try:
         fn, args, kwargs = packing.load(io.BytesIO(config["call"]))
         result = io.BytesIO()
@@ -165,13 +166,13 @@ def _explained(reports, world_size, timeout, error):
     """The exception that `launch` raises, from what ranks reported before Ray ended them all."""
     unknown = ("unknown", None, [])
     states = [reports.get(rank, unknown) for rank in range(world_size)]
-    frames = [each[2] for each in states]
+    frames, histories = [each[2] for each in states], [recorder.History()] * world_size
     if any(state == "running" for state, _, _ in states):
         outcomes = [Outcome("running" if s in ("running", "unknown") else s, d) for s, d, _ in states]
-        return blame.timed_out(outcomes, frames, [[]] * world_size, timeout)
+        return blame.timed_out(blame.View(outcomes, frames, histories), timeout)
     outcomes = [Outcome("stopped", SILENT) if s == "unknown" else Outcome(s, d) for s, d, _ in states]
-    if any(s == "raised" and not d.lost_peer for s, d, _ in states):  # Ray ended the others
+    if any(s == "raised" and not d.echo for s, d, _ in states):  # Ray ended the others
         outcomes = [o if o.state != "stopped" else Outcome("gone") for o in outcomes]
     if all(o.state == "stopped" for o in outcomes):
         return blame.RankFailed(f"no rank reported; Ray Train says: {error}", list(range(world_size)))
-    return blame.explain(outcomes, frames, [[]] * world_size)
+    return blame.explain(blame.View(outcomes, frames, histories))

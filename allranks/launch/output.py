@@ -5,18 +5,26 @@ appear as they come. Where the output is kept and compared (the book, nbval) the
 rank by rank, so that two runs print the same.
 """
 
+import functools
 import os
+import secrets
 import shutil
 import sys
 import tempfile
 
 SHOWN = 200_000  # bytes of a rank's output that a cell shows
-ALLOWED = 100_000_000  # bytes a rank may print before it is stopped
+ALLOWED = 20_000_000  # bytes a rank may print before it is stopped
 
 
 def is_ordered():
     """True if output has to come in the order of the ranks: under pytest, or when asked for."""
     return os.environ.get("ALLRANKS_OUTPUT") == "ordered" or "PYTEST_VERSION" in os.environ
+
+
+@functools.cache
+def kept():
+    """Return the folder for outputs too long to show; the fork server removes it when the kernel ends."""
+    return os.path.join(tempfile.gettempdir(), f"allranks-output-{os.getpid()}-{secrets.token_hex(4)}")
 
 
 class Output:
@@ -51,9 +59,18 @@ class Output:
         mark = f"[rank {self.rank}] "
         # A carriage return starts the line anew, as on a terminal: what counts is the last frame.
         frames = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-        sys.stdout.write("".join(f"{mark}{frame}\n" for frame in frames))
-        sys.stdout.flush()
+        write("".join(f"{mark}{frame}\n" for frame in frames))
 
     def _keep(self):
-        directory = tempfile.mkdtemp(prefix="allranks-output-")
+        os.makedirs(kept(), mode=0o700, exist_ok=True)
+        directory = tempfile.mkdtemp(dir=kept())
         return shutil.copy(self.path, os.path.join(directory, f"rank-{self.rank}.txt"))
+
+
+def write(text):
+    """Print text here, as well as the encoding of this program's output allows."""
+    if sys.stdout is None:  # the program was started without one
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()

@@ -1,20 +1,21 @@
 """How do a function, its arguments and its result cross between processes? As files in shared memory.
 
-cloudpickle carries what a notebook cell defines (functions, closures, classes); `torch.save` keeps
-tensors out of the pickle, and `torch.load(mmap=True)` maps them, so that no tensor goes through a pipe.
+`pickling` carries what a notebook cell defines (functions, closures, classes); `torch.save` keeps tensors out
+of the pickle, and `torch.load(mmap=True)` maps them, so that no tensor goes through a pipe. The tensor
+reductions of torch.multiprocessing would not do: they share memory, and what a rank receives is a copy.
 """
 
-import glob
 import inspect
 import os
 import shutil
 import tempfile
 
-import cloudpickle
+from allranks.launch import hints, pickling
 
 SHARED_MEMORY = "/dev/shm"
 ROOM_NEEDED = 1 << 30  # bytes; containers often have 64 MB of shared memory, which a result would fill
 MAP_FROM = 1 << 20  # bytes; a smaller file is read
+DEEP = 4  # levels of members among which a culprit is looked for
 
 
 def make_directory():
@@ -26,13 +27,6 @@ def make_directory():
     return tempfile.mkdtemp(prefix=f"allranks-{os.getpid()}-", dir=SHARED_MEMORY if roomy else None)
 
 
-def remove_directories(pid):
-    """Remove every directory that process `pid` made, and can no longer remove itself."""
-    for parent in (SHARED_MEMORY, tempfile.gettempdir()):
-        for directory in glob.glob(os.path.join(parent, f"allranks-{pid}-*")):
-            shutil.rmtree(directory, ignore_errors=True)
-
-
 def save(value, file):
     """Write `value` to `file`, a path or an open file."""
     import torch
@@ -40,7 +34,7 @@ def save(value, file):
     checked = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(False)  # it takes longer than the writing
     try:
-        torch.save(value, file, pickle_module=cloudpickle)
+        torch.save(value, file, pickle_module=pickling, pickle_protocol=5)
     finally:
         torch.serialization.set_crc32_options(checked)
 
@@ -50,27 +44,70 @@ def load(file):
     import torch
 
     mapped = isinstance(file, str) and os.path.getsize(file) >= MAP_FROM
-    return torch.load(file, map_location="cpu", mmap=mapped, weights_only=False)
+    return torch.load(file, map_location="cpu", mmap=mapped, weights_only=False, pickle_module=pickling)
 
 
-def save_call(fn, args, kwargs, path):
+def save_call(fn, args, kwargs, file, *before):
     """Write a function and its arguments, or raise a TypeError that names what cannot be sent."""
     try:
-        save((fn, args, kwargs), path)
+        save((*before, fn, args, kwargs), file)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise TypeError(f"{_culprit(fn, args, kwargs)} cannot be sent to the ranks: {reason}") from None
+        culprit, value = _culprit(fn, args, kwargs, before)
+        raise _refused(f"{culprit} cannot be sent to the ranks", value, error) from None
 
 
-def _culprit(fn, args, kwargs):
-    """Name the argument, or the variable that the function uses, which cannot be pickled."""
+def save_result(result, file):
+    """Write what a function returned, or raise a TypeError that names what cannot be sent."""
+    try:
+        save(result, file)
+    except Exception as error:
+        what = hints.with_article(type(result).__name__)
+        raise _refused(f"the result, {what}, cannot be sent back", result, error) from None
+
+
+def load_result(rank, file):
+    """Read the result of a rank, or raise a TypeError that says what cannot be read here."""
+    try:
+        return load(file)
+    except Exception as error:
+        raise _refused(f"the result of rank {rank} cannot be read here", None, error) from None
+
+
+def _refused(message, value, error):
+    refused, member = TypeError(f"{message}: {type(error).__name__}: {error}"), _member(value)
+    if hint := hints.about(f"{refused} {member}"):
+        refused.add_note(hint)
+    elif member:
+        refused.add_note(f"it is at {member}")
+    return refused
+
+
+def _culprit(fn, args, kwargs, before):
+    """Name the argument, or the variable that the function uses, which cannot be pickled; and return it."""
+    for value in before:
+        if not _can_be_pickled(value):
+            return "the way this notebook prints and logs", value
     for name, value in _named_arguments(fn, args, kwargs):
         if not _can_be_pickled(value):
-            return f"argument {name!r}"
+            return f"argument {name!r}", value
     for name, value in _captured(fn):
         if value is not fn and not _can_be_pickled(value):
-            return f"variable {name!r}, which {fn.__name__} uses,"
-    return f"function {getattr(fn, '__name__', fn)!r}"
+            return f"variable {name!r}, which {fn.__name__} uses,", value
+    return "the call" if _can_be_pickled(fn) else f"function {getattr(fn, '__name__', fn)!r}", None
+
+
+def _member(value, depth=DEEP):
+    """Where inside a value that cannot be pickled the reason is: `.loader.lock`, `['x'][3]`; or nothing."""
+    if isinstance(value, dict):
+        members = [(f"[{key!r}]", member) for key, member in value.items()]
+    elif isinstance(value, (list, tuple)):
+        members = [(f"[{index}]", member) for index, member in enumerate(value)]
+    else:
+        members = [(f".{name}", member) for name, member in getattr(value, "__dict__", {}).items()]
+    for name, member in members if depth else ():
+        if not _can_be_pickled(member):
+            return name + _member(member, depth - 1)
+    return ""
 
 
 def _named_arguments(fn, args, kwargs):
@@ -91,7 +128,8 @@ def _captured(fn):
 
 def _can_be_pickled(value):
     try:
-        cloudpickle.dumps(value)
+        with open(os.devnull, "wb") as nowhere:
+            pickling.Pickler(nowhere).dump(value)
     except Exception:
         return False
     return True

@@ -8,16 +8,28 @@ from collections import namedtuple
 
 MAX_WORLD_SIZE = 64
 
-Plan = namedtuple("Plan", "world_size backend devices")
+Plan = namedtuple("Plan", "world_size backend devices rules", defaults=(None,))
 Plan.__doc__ = """What the ranks of a world will be.
 
 `backend` is what `init_process_group` receives; `devices[rank]` is a CUDA index, or None for the CPU.
+`rules` is 'nccl' where gloo's ranks are held to NCCL's rules, else None.
 """
 
 
-def make_plan(world_size, backend):
+def make_plan(world_size, backend, rules=None):
     """Return the `Plan` for `world_size` ranks, or raise an error that says what is possible."""
     world_size = _whole_number(world_size)
+    if rules not in (None, "nccl"):
+        raise ValueError(
+            f"rules={rules!r} is not 'nccl' (gloo's ranks are held to NCCL's rules). Leave it out for none."
+        )
+    if rules and backend not in (None, "gloo"):
+        raise ValueError(
+            f"rules='nccl' is for ranks on the CPU, under gloo, and backend={backend!r} was asked for: NCCL "
+            "itself keeps its rules. Leave one of the two out."
+        )
+    if rules:
+        return Plan(world_size, "gloo", (None,) * world_size, rules)
     if backend not in (None, "gloo", "nccl", "cuda:gloo"):
         raise ValueError(
             f"backend={backend!r} is not one of 'nccl' (a GPU per rank), 'gloo' (ranks on the CPU), "
@@ -37,9 +49,10 @@ def make_plan(world_size, backend):
         return Plan(world_size, "cpu:gloo,cuda:nccl", tuple(range(world_size)))
     if backend == "nccl":
         raise ValueError(
-            f"backend='nccl' needs one GPU per rank: {world_size} ranks were asked for and {gpus} GPUs are "
-            "here (NCCL refuses two ranks on one GPU). Ask for fewer ranks, or use backend='gloo' for ranks "
-            "on the CPU" + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")
+            f"backend='nccl' needs one GPU per rank: {world_size} ranks were asked for and "
+            f"{'1 GPU is' if gpus == 1 else f'{gpus} GPUs are'} here (NCCL refuses two ranks on one GPU). "
+            "Ask for fewer ranks, or use backend='gloo' for ranks on the CPU"
+            + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")
         )
     return Plan(world_size, "gloo", (None,) * world_size)
 

@@ -3,59 +3,69 @@
 It tells the kernel when it has joined the world, waits until all have, calls the function, and reports
 that it `returned`, or `raised` a `stacks.Failure`. A rank that returned stays until all have, but at most
 `LINGER`: a peer may still be connecting a group that this rank has done with, and one that waits for it in
-vain learns so from its closed connections. A rank that failed stays, connections open, until the kernel ends
+vain learns so from its closed connections. A rank that failed stays, connections open, until its keeper ends
 it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
 """
 
 import contextlib
 import ctypes
+import io
 import multiprocessing
 import os
+import queue
 import random
+import re
 import signal
 import sys
+import tempfile
 import threading
-from multiprocessing import forkserver
+import time
+from multiprocessing import util
 
-from allranks.launch import bars, packing, recorder, stacks
+from allranks import private
+from allranks.launch import bars, carried, keeper, packing, pickling, recorder, stacks
 
-PR_SET_PDEATHSIG = 1
 LINGER = 1.0  # seconds
 
 handlers = {}  # a signal handler that C calls must not be collected
 
 
-def live(rank, plan, directory, environment, pipe):
-    """Be rank `rank` of a world: set up, call the function, send its result, exit."""
-    _die_with_the_kernel()
-    _redirect_output(os.path.join(directory, f"output-{rank}"))
+def live(rank, plan, environment, directory, to_keeper, pipes):
+    """Be rank `rank` of a world: set up, wait, call the function, send its result, exit."""
+    pipe = _keep_one(rank, to_keeper, pipes)
+    _die_with_the_kernel(rank)
+    try:
+        _redirect_output(os.path.join(directory, f"output-{rank}"))
+    except FileNotFoundError:  # nobody wants this world any more
+        os._exit(0)
     write_stacks = stacks.write_when_forced(os.path.join(directory, f"stacks-{rank}"))
     send = _one_at_a_time(pipe.send)
-    begin, end = threading.Event(), threading.Event()
     record = os.path.join(directory, f"collectives-{rank}")
     _report_abort(send)
 
     def stand():
-        write_stacks()
-        recorder.write(record)
-        send(("standing", None))
+        try:
+            write_stacks()
+            recorder.write(record)
+        finally:
+            send(("standing", None))
 
-    answers = {"begin": begin.set, "where": stand, "end": end.set}
+    begun = queue.SimpleQueue()
+    answers = {"begin": begun.put, "where": stand}
     threading.Thread(target=_listen, args=(pipe.recv, answers), daemon=True).start()
     bars.report_to(send if rank == 0 else None)
     try:
-        device = _become_rank(rank, plan, environment)
-        fn, args, kwargs = packing.load(os.path.join(directory, "call"))
+        device = become_rank(rank, plan, environment, directory)
         _join_world(rank, plan, device, os.path.join(directory, "store"))
         send(("joined", None))
-        begin.wait()
+        fn, args, kwargs = _load_call(begun.get(), os.path.join(directory, "call"))
         result = _call(fn, args, kwargs)
-        _send_result(result, os.path.join(directory, f"result-{rank}"))
+        packing.save_result(result, os.path.join(directory, f"result-{rank}"))
         _leave_world(plan)
-        recorder.write(record)
+        digest = recorder.write(record)
         _flush()
-        send(("returned", None))
-        end.wait(LINGER)
+        send(("returned", digest))
+        threading.Event().wait(None if plan.rules else LINGER)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
         _flush()
         send(("raised", stacks.Failure.of(error)))
@@ -63,23 +73,27 @@ def live(rank, plan, directory, environment, pipe):
     os._exit(0)
 
 
-def _die_with_the_kernel():
-    """Make sure that nothing outlives the notebook, not even when it is killed with SIGKILL."""
-    if os.name != "posix":
-        return
-    os.setsid()  # one group to kill; and Ctrl-C in a terminal reaches the kernel only
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see server._without_interrupts
-    if sys.platform == "linux":
-        _die_with_parent()
-        os.register_at_fork(after_in_child=_die_with_parent)  # DataLoader workers
-        # The fork server lives as long as somebody holds this: only the kernel should.
-        os.close(forkserver._forkserver._forkserver_alive_fd)
-        # What this rank starts itself (DataLoader workers) is forked, not asked of the fork server.
+def _keep_one(rank, to_keeper, pipes):
+    """Close what other processes of this world use."""
+    if keeper.LINUX:  # elsewhere each rank has copies of its own, and of no use
+        for number, pipe in enumerate(pipes):
+            if number != rank:
+                pipe.close()
+        to_keeper.close()
+    return pipes[rank]
+
+
+def _die_with_the_kernel(rank):
+    """Make sure that this process ends when its keeper does, and has what a program usually starts with."""
+    if os.name == "posix":
+        os.setsid()  # Ctrl-C in a terminal reaches the kernel only
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    keeper.call_it(f"rank {rank}")
+    if keeper.LINUX:
+        keeper.prctl(keeper.PR_SET_PDEATHSIG, signal.SIGKILL)
+        # What this rank starts itself (DataLoader workers) is forked: to spawn it would take seconds.
         multiprocessing.set_start_method("fork", force=True)
-
-
-def _die_with_parent():
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _one_at_a_time(send):
@@ -103,19 +117,19 @@ def _report_abort(send):
         send(("died", -number))
         threading.Event().wait()
 
-    if sys.platform == "linux":
+    if keeper.LINUX:
         handlers["SIGABRT"] = ctypes.CFUNCTYPE(None, ctypes.c_int)(report)
         ctypes.CDLL(None).signal(signal.SIGABRT, handlers["SIGABRT"])
 
 
 def _listen(receive, answers):
-    """Do what the kernel asks; when the kernel is gone, so is this rank and all that it started."""
+    """Do what the kernel asks; when the kernel is gone, so is this rank."""
     while True:
         try:
-            question = receive()
+            question, *details = receive()
         except (EOFError, OSError):
-            os.killpg(0, signal.SIGKILL) if os.name == "posix" else os._exit(1)
-        answers[question]()
+            os._exit(1)
+        answers[question](*details)
 
 
 def _redirect_output(path):
@@ -129,45 +143,80 @@ def _redirect_output(path):
     sys.stderr = open(2, "w", **open_text)  # noqa: SIM115
 
 
-def _become_rank(rank, plan, environment):
+def become_rank(rank, plan, environment, directory):
     """Apply the environment, the seed, the thread count and the device; return the device or None."""
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank))
+    if plan.devices[rank] is None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if hasattr(time, "tzset"):
+        time.tzset()
+    tempfile.tempdir = directory
+    util.get_temp_dir()  # what multiprocessing writes on this rank goes with the world
+    tempfile.tempdir = None
     import torch
     import torch.distributed as dist
 
     dist.set_debug_level_from_env()  # torch read the fork server's environment when it was imported
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    random.seed(rank)
-    torch.manual_seed(rank)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(rank)
+    torch.set_num_threads(_threads(os.environ["OMP_NUM_THREADS"]))
     if plan.devices[rank] is None:
-        _stay_on_the_cpu()
+        seed(rank, torch.default_generator.manual_seed)  # the devices' generators take milliseconds
+        private.use_the_cpu()
         return None
+    seed(rank, torch.manual_seed)
     device = torch.device("cuda", plan.devices[rank])
     torch.cuda.set_device(device)
     return device
 
 
-def _stay_on_the_cpu():
-    """Let `fully_shard` take the CPU: it asks what torch was built for, not what this rank may use."""
-    import torch
+def seed(rank, seed_torch):
+    """Seed all generators with the rank."""
+    random.seed(rank)
+    seed_torch(rank)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(rank)
 
-    if torch._C._get_accelerator().type != "cpu":
-        torch._C._get_accelerator = lambda *_: torch.device("cpu")
+
+def _threads(setting):
+    """The number of threads in OMP_NUM_THREADS, which may list one for each level: `4,2`; 1 if it is none."""
+    number = re.match(r"\s*(\d+)", setting)
+    return max(1, int(number[1])) if number else 1
 
 
 def _join_world(rank, plan, device, store):
     import torch.distributed as dist
 
+    store = dist.FileStore(store, plan.world_size)  # private to this user, where a TCP port is not
     dist.init_process_group(
         plan.backend,
-        store=dist.FileStore(store, plan.world_size),  # private to this user, where a TCP port is not
+        store=store,
         rank=rank,
         world_size=plan.world_size,
         device_id=device if "nccl" in plan.backend else None,
     )
+    if plan.rules:
+        from allranks import nccl
+
+        nccl.enforce(store, rank, plan.world_size)
+
+
+def _load_call(place, file):
+    """Go where the kernel stands, and return the function with its arguments."""
+    carried.go(place)
+    pickling.become_main()
+    manner, fn, args, kwargs = packing.load(file)
+    pickling.fill_main()
+    carried.behave(manner)
+    return fn, args, kwargs
+
+
+def rehearse():
+    """In the fork server: do what every rank will do, so that it finds it done."""
+    file = io.BytesIO()
+    packing.save_call(_threads, ("1",), {}, file, carried.manner())
+    file.seek(0)
+    manner, *_ = packing.load(file)
+    carried.behave(manner)
 
 
 def _call(fn, args, kwargs):
@@ -180,20 +229,16 @@ def _call(fn, args, kwargs):
             os._exit(0)
 
 
-def _send_result(result, path):
-    try:
-        packing.save(result, path)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {reason}") from None
-
-
 def _leave_world(plan):
     """NCCL wants to be told; gloo's connections close with the process."""
     import torch.distributed as dist
 
     if "nccl" in plan.backend and dist.is_initialized():
         dist.destroy_process_group()
+    if plan.rules:
+        from allranks import nccl
+
+        nccl.leave()
 
 
 def _flush():

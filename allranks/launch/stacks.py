@@ -11,26 +11,38 @@ import linecache
 import os
 import re
 import signal
-import sys
 import traceback
 from collections import namedtuple
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from allranks.launch import notebook
+
+PACKAGE = os.path.dirname(notebook.HERE) + os.sep  # where a reader calls it is the place to name
+OURS = (notebook.HERE, os.path.join(os.path.dirname(notebook.HERE), "nccl"))
 FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+) in (?P<name>.*)$', re.MULTILINE)
 THREAD = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
+# An echo has a form of gloo's, TensorPipe's, or of an exception of c10d's own, and says this:
+ORIGIN = re.compile(r"gloo/\S+\.(?:cc|cpp|h):\d+|originated at tensorpipe/|^Application timeout caused")
 LOST_PEER = re.compile(
-    r"closed by (remote )?peer|reset by peer|connection refused|socket closed|broken pipe|"
-    r"socket timeout|read error|write error|communicator was aborted|remote process exited",
+    r"closed by (remote )?peer|reset by peer|connection refused|socket closed|broken pipe|pair closure|"
+    r"read error|write error|communicator was aborted|remote process exited|failed to recv|\beof\b|"
+    r"connectFullMesh failed",
     re.IGNORECASE,
 )
+GAVE_UP = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
+LIBRARY = os.path.dirname(os.__file__) + os.sep  # Python's own
+PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")  # of Python, of an environment, of a user
 LONGEST = 10_000  # characters of an exception's message that are kept
 NO_WAIT = re.compile(r"wrapper$|get_|is_|_")  # functions of torch.distributed in which nothing waits
 
 Frame = namedtuple("Frame", "filename line name")  # innermost last, as in a traceback
 
 
-class Failure(namedtuple("Failure", "kind message frames more lost_peer")):
-    """An exception on a rank, in plain data: what it was, where, and whether it only echoes a peer's end."""
+class Failure(namedtuple("Failure", "kind message frames more echo")):
+    """An exception on a rank, in plain data.
+
+    `echo` is 'lost' or 'gave up' if it only says that a peer has ended, or has not come in time; 'own words'
+    are the reader's, about such an echo ('lost, in own words'); it is empty if the rank is itself the cause.
+    """
 
     @classmethod
     def of(cls, error):
@@ -38,13 +50,32 @@ class Failure(namedtuple("Failure", "kind message frames more lost_peer")):
         cause = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
         more = [f"caused by {_one_line(cause)}"] if cause else []
         more += [f"holds {_one_line(one)}" for one in told.exceptions or ()]
+        notes = getattr(error, "__notes__", None)
+        more += [_writable(str(note)) for note in (notes if isinstance(notes, list) else ())]
         return cls(
             type(error).__name__,
-            str(told)[:LONGEST],
+            _writable(str(told)[:LONGEST]),
             [Frame(frame.filename, frame.lineno, frame.name) for frame in told.stack],
             more,
-            isinstance(error, RuntimeError) and bool(LOST_PEER.search(str(told))),
+            _echo(error),
         )
+
+
+def _echo(error):
+    """What an exception echoes: itself, what it was raised from, or what was being handled."""
+    told, own_words, seen = error, "", set()
+    while told is not None and id(told) not in seen:  # `raise error from error` makes a circle
+        seen.add(id(told))
+        if isinstance(told, RuntimeError) and (
+            ORIGIN.search(str(told)) or type(told).__module__.startswith("torch.distributed")
+        ):
+            if LOST_PEER.search(str(told)):
+                return f"lost{own_words}"
+            if GAVE_UP.search(str(told)):
+                return f"gave up{own_words}"
+        told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+        own_words = ", in own words"
+    return ""
 
 
 def write_when_forced(path):
@@ -66,6 +97,15 @@ def force(pid):
             os.kill(pid, signal.SIGUSR1)
 
 
+def is_stopped(pid):
+    """True if a signal has stopped the process `pid` (SIGSTOP, Ctrl-Z), or a debugger."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
+
+
 def read(path):
     """Return the main thread's frames, innermost last, from a file that a rank wrote."""
     try:
@@ -78,9 +118,7 @@ def read(path):
         frames = [Frame(m["filename"], int(m["line"]), m["name"]) for m in FRAME.finditer(thread)]
         if any(is_launcher(frame) and frame.name == "live" for frame in frames):
             break
-    return frames[
-        ::-1
-    ]  # of the last thread, which is the main one, if its stack is too deep to show its root
+    return frames[::-1]  # of the last thread, the main one, if its stack is too deep to show its root
 
 
 def describe(frames):
@@ -89,7 +127,19 @@ def describe(frames):
     waiting = waits_in(frames)
     if not mine:
         return f"waiting in {waiting}" if waiting else "not yet in your function"
-    return f"{place(mine[-1])}" + (f", waiting in {waiting}" if waiting else "")
+    return innermost(outside(mine) or mine) + (f", waiting in {waiting}" if waiting else "")
+
+
+def outside(frames):
+    """Return the frames of code that is in no package: neither installed, nor this one."""
+    return [frame for frame in frames if not (is_library(frame) or frame.filename.startswith(PACKAGE))]
+
+
+def innermost(frames):
+    """Name the line of the last frame, and its function: in Python 3.11 a comprehension has a frame too."""
+    *_, last = frames
+    named = [frame for frame in frames if not frame.name.endswith("comp>")] or frames
+    return place(last._replace(name=named[-1].name))
 
 
 def waits_in(frames):
@@ -104,10 +154,7 @@ def waits_in(frames):
 
 def place(frame):
     """Name a line as the reader sees it: by its cell, or by its file."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    cell = shell and shell.compile.format_code_name(frame.filename)
-    name = " ".join(cell) if cell else _short(frame.filename)
-    where = f"{name}, line {frame.line}"
+    where = f"{notebook.cell(frame.filename) or _short(frame.filename)}, line {frame.line}"
     return where if frame.name == "<module>" else f"{where}, in {frame.name}"
 
 
@@ -118,21 +165,30 @@ def source(frame):
 
 def is_library(frame):
     """True if a frame is not the reader's: Python's, an installed package's, or the launcher's own."""
-    roots = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))
-    return frame.filename.startswith((*roots, "<frozen")) or is_launcher(frame)
+    return frame.filename.startswith("<frozen") or is_installed(frame.filename) or is_launcher(frame)
+
+
+def is_installed(filename):
+    """True if a file belongs to Python, or to a package that is installed."""
+    return filename.startswith(LIBRARY) or bool(PACKAGES.search(filename))
 
 
 def is_launcher(frame):
     """True if a frame belongs to this package."""
-    return frame.filename.startswith(HERE)
+    return frame.filename.startswith(OURS)
 
 
 def _short(filename):
     if "site-packages" in filename:
         return filename.split("site-packages" + os.sep)[-1]
     path = os.path.relpath(filename)
-    return os.path.basename(filename) if path.startswith("..") else path
+    return os.path.basename(filename) if path.startswith("..") or filename.startswith(LIBRARY) else path
 
 
 def _one_line(told):
-    return next(told.format_exception_only()).strip()
+    return _writable(next(told.format_exception_only()).strip())
+
+
+def _writable(text):
+    """Escape what is no character, and what no kernel could show: half of a pair, from a file's name say."""
+    return text.encode("utf-8", "backslashreplace").decode()

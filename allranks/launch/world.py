@@ -1,127 +1,180 @@
 """How does a world of ranks begin, run and end? Whatever happens, it ends here, and leaves nothing behind.
 
-One loop waits for three things at once: what ranks report, processes that end, and the deadline.
+One loop waits for three things at once: what ranks report, what their keeper reports of processes that
+ended, and the deadline.
 """
 
 import contextlib
 import os
+import pickle
 import shutil
 import signal
 import socket
-import sys
 import time
 from multiprocessing import Pipe, connection
 
-from allranks.launch import blame, output, packing, rank, recorder, server, stacks
+from allranks.launch import blame, carried, notebook, output, packing, recorder, server, stacks
 from allranks.launch.bars import Display
-from allranks.launch.blame import Outcome
+from allranks.launch.blame import Outcome, View
 
+START = 60.0  # seconds that ranks may take to start, the fork server included, if the reader gives them less
 GRACE = 0.5  # seconds that ranks have to fail too, after the first one did
 ANSWER = 0.4  # seconds that ranks have to say where they stand
 FORCED = 0.1  # seconds that it takes to learn it without their help
-GLANCE = 0.05  # seconds between two looks at what ranks print
+GLANCE = 0.05  # seconds between two looks at what ranks print, and at interrupts
+END = 5.0  # seconds that a keeper has to end its world
+
+ORPHANED = "ended with the process that they were forked from, which was killed"
 
 
 class World:
-    """The processes of one launch, and everything that has to be cleaned up after them."""
+    """The processes of one launch, and everything that has to be cleaned up after them.
 
-    def __init__(self, plan, timeout):
-        self.plan = plan
-        self.timeout = timeout
+    To make one asks for the processes, and does not wait for them. A `standby` world is one for a launch that
+    may come: for so many seconds its ranks wait, connected, for the function that they will call.
+    """
+
+    def __init__(self, plan, standby=0):
+        self.plan, self.environment = plan, dict(os.environ)
         self.ranks = range(plan.world_size)
         self.outcomes = [Outcome("running") for _ in self.ranks]
-        self.joined, self.answered = set(), set()
-        self.processes, self.pipes = [], []
+        self.joined, self.answered, self.silent = set(), set(), set()
+        self.pids, self.keeper_pid = {}, None
+        self.refused, self.is_lost = "", False
+        self.best_before = time.monotonic() + standby - END
         self.progress = Display()
-        self.directory = packing.make_directory()
+        self.ends, self.keeper, self.directory = [], None, ""
+        try:
+            self._ask(standby)
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, OSError):
+                raise
+            raise blame.refused(f"{type(error).__name__}: {error}") from None
         self.outputs = [output.Output(r, self.path(f"output-{r}")) for r in self.ranks]
-        self.port = socket.socket()
 
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    def __enter__(self):
-        return self
+    def is_ready_for(self, plan):
+        """True if this standby world is what a new one would be, and nothing has happened to it."""
+        if self.plan != plan or self.environment != dict(os.environ) or time.monotonic() > self.best_before:
+            return False
+        self._listen()
+        is_whole = os.path.exists(self.path("world")) and not self.refused
+        return server.is_alive() and is_whole and not (self.is_lost or self._failed())
 
-    def run(self):
-        """Return when every rank has returned; otherwise end them all and raise what explains it."""
-        error = None
-        try:
-            self._start()
-            self._collect(self.deadline, until=lambda: not self._running() or self._failed())
-            if self._failed():
-                grace = min(self.deadline, time.monotonic() + GRACE)
-                self._collect(grace, until=lambda: not self._running())
-                self._notice_dead_server()
-                error = blame.explain(list(self.outcomes), *self._where_ranks_stand())
-            elif self._running():
-                error = blame.timed_out(list(self.outcomes), *self._where_ranks_stand(), self.timeout)
-        except KeyboardInterrupt:
-            frames, _ = self._where_ranks_stand()
-            error = blame.interrupted(self.outcomes, frames)
+    def use(self):
+        """Keep a standby world for as long as its function takes; if its ranks have not started, let them."""
+        self._tell_keeper("now")
+
+    def run(self, place, timeout, interrupts):
+        """Let all ranks call the function in the file `call`, from `place` (see `carried`).
+
+        Return when they have; or end them, and raise what explains it.
+        """
+        self.interrupts = interrupts
+        error = self._begin(timeout) or self._finish(place, timeout)
+        if self.keeper_pid:
+            self._tell_keeper("end")
         if error:
-            self._end()
-        else:
-            self._tell(self.ranks, "end")
+            self._wait_for_the_end()
         self._show(last=True)
         if error:
             raise error from None
 
-    def _start(self):
-        """Start the processes; return when all of them exist."""
-        environments = self._environments()
-        pairs = [Pipe() for _ in self.ranks]
-        self.pipes = [here for here, _ in pairs]
-        arguments = [(r, self.plan, self.directory, environments[r], pairs[r][1]) for r in self.ranks]
-        try:
-            self.processes = server.make(rank.live, arguments)
-            server.start(self.processes)
-        finally:
-            for _, there in pairs:
-                there.close()
-        self.deadline = time.monotonic() + self.timeout
+    def results(self):
+        """What the ranks have returned, in their order."""
+        return [packing.load_result(r, self.path(f"result-{r}")) for r in self.ranks]
 
-    def __exit__(self, *_):
-        self._end()
+    def close(self):
+        """End what is left, and remove all traces.
+
+        A keeper that has not answered yet sees its connection closed, and removes what its ranks still write.
+        """
+        if self.keeper_pid:
+            self._tell_keeper("end")
+        self._wait_for_the_end()
         self.progress.close()
-        for pipe in self.pipes:
-            pipe.close()
-        self.port.close()
+        self.abandon()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _environments(self):
-        """What torchrun would set, for each rank.
+    def abandon(self):
+        """Close all connections: the keeper ends everything, and removes the directory."""
+        for end in self.ends:
+            end.close()
 
-        MASTER_PORT is bound here and not listened on: nobody else can take it, and a function that calls
-        `init_process_group` or `rpc.init_rpc` itself can.
-        """
-        self.port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.port.bind(("127.0.0.1", 0))
-        loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
-        common = {
-            **({"GLOO_SOCKET_IFNAME": loopback, "TP_SOCKET_IFNAME": loopback} if loopback else {}),
-            "OMP_NUM_THREADS": "1",
-            **os.environ,
-            "ALLRANKS_WORLD": self.directory,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self.port.getsockname()[1]),
-            "WORLD_SIZE": str(self.plan.world_size),
-            "LOCAL_WORLD_SIZE": str(self.plan.world_size),
-            "GROUP_RANK": "0",
-        }
-        on_cpu = {"CUDA_VISIBLE_DEVICES": ""}
-        return [
-            {
-                **common,
-                "RANK": str(r),
-                "LOCAL_RANK": str(r),
-                **(on_cpu if self.plan.devices[r] is None else {}),
-            }
-            for r in self.ranks
-        ]
+    def _ask(self, standby):
+        """Have a keeper made, and ranks by it."""
+        self.ends.append(held := socket.socket())
+        self.directory = packing.make_directory()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        environment = carried.environment(self.environment, self.directory, self.plan.world_size, port)
+        with open(self.path("world"), "wb") as file:
+            pickle.dump((self.plan, environment, standby), file)
+        here, there = zip(*[Pipe() for _ in range(1 + self.plan.world_size)], strict=True)
+        self.ends += here
+        self.keeper, *self.pipes = here
+        try:
+            server.request(self.directory, there)
+        finally:
+            for end in there:
+                end.close()
 
-    def _started(self):
-        return {r: process for r, process in enumerate(self.processes) if process.pid is not None}
+    def _begin(self, timeout):
+        """Wait until all ranks have joined; return None, or the exception that explains why not."""
+        start = time.monotonic()
+        limit = max(timeout, START)
+
+        def is_over():
+            late = time.monotonic() > start + timeout
+            return len(self.joined) == len(self.ranks) or self._failed() or (late and self._is_stopped())
+
+        self._listen()
+        self._collect(start + limit, until=lambda: is_over() or self.is_lost or self.refused)
+        if self.interrupts.came():
+            return blame.interrupted(self._view()) if self.pids else blame.Interrupted("no rank was started")
+        if self.refused:
+            return blame.refused(self.refused)
+        if self.is_lost:
+            return blame.NotStarted("no rank was started: the process that they are forked from ended")
+        if self._failed():
+            return self._explained(start + limit)
+        if len(self.joined) < len(self.ranks):
+            missing = [r for r in self.ranks if r not in self.joined]
+            return blame.not_started(self._view(), missing, time.monotonic() - start, self._is_stopped())
+        return None
+
+    def _finish(self, place, timeout):
+        """Wait until all ranks have returned; return None, or the exception that explains why not."""
+        self._tell(self.ranks, "begin", place)
+        deadline = time.monotonic() + timeout
+        self._collect(deadline, until=lambda: not self._running() or self._failed())
+        if self.interrupts.came():
+            return blame.interrupted(self._view())
+        if self._failed():
+            return self._explained(deadline)
+        if self._running():
+            return blame.timed_out(self._view(), timeout)
+        if (
+            self.plan.rules
+            or "nccl" in self.plan.backend
+            or recorder.agree([outcome.detail for outcome in self.outcomes])
+        ):
+            return None
+        view = self._view()
+        if recorder.disagreement(view.histories):
+            return blame.disagreed(view)
+        if odd := blame.odd_shapes(view):
+            notebook.warn(odd)
+        return None
+
+    def _explained(self, deadline):
+        grace = min(deadline, time.monotonic() + GRACE)
+        self._collect(grace, until=lambda: not self._running())
+        return blame.explain(self._view())
 
     def _running(self):
         return [r for r in self.ranks if self.outcomes[r].state == "running"]
@@ -130,48 +183,72 @@ class World:
         return [r for r in self.ranks if self.outcomes[r].state in ("raised", "died", "stopped")]
 
     def _collect(self, deadline, until):
-        """Take in reports and deaths, and show output, until `until()` or the deadline."""
+        """Take in reports and deaths, and show output, until `until()`, the deadline, or an interrupt."""
         live = not output.is_ordered()
-        while not until() and (left := deadline - time.monotonic()) > 0:
-            sources = {self.pipes[r]: r for r in self._running()}
-            sources |= {self.processes[r].sentinel: r for r in self._running()}
-            for source in connection.wait(list(sources), min(left, GLANCE)):
-                self._take(sources[source])
+        while not until() and (left := deadline - time.monotonic()) > 0 and not self.interrupts.came():
+            self._listen(min(left, GLANCE))
             if live:
                 self._show()
             self._stop_the_talkative()
 
-    def _take(self, r):
+    def _listen(self, seconds=0):
+        """Take in what ranks and their keeper report within so many seconds."""
+        sources = {self.pipes[r]: r for r in self._running() if r not in self.silent}
+        if not self.is_lost:
+            sources[self.keeper] = None
+        for source in connection.wait(list(sources), seconds):
+            if sources[source] is None:
+                self._hear_the_keeper()
+            else:
+                self._take(sources[source])
+
+    def _hear_the_keeper(self):
+        try:
+            while self.keeper.poll():
+                kind, detail = self.keeper.recv()
+                if kind == "started":
+                    self.keeper_pid, pids = detail
+                    self.pids = dict(enumerate(pids))
+                elif kind == "refused":
+                    self.refused = detail
+                else:
+                    self._take(*detail)
+        except (EOFError, OSError):
+            self.is_lost = True
+            for r in self._running() if self.pids else ():
+                self._take(r)
+                if self.outcomes[r].state == "running":
+                    self.outcomes[r] = Outcome("stopped", ORPHANED)
+
+    def _take(self, r, exit_code=None):
         """Take in all that rank `r` has reported; if it ended without a result, it died."""
-        ended = connection.wait([self.processes[r].sentinel], 0)
         try:
             while self.pipes[r].poll():
                 kind, detail = self.pipes[r].recv()
                 if kind == "progress":
                     self.progress.update(*detail)
                 elif kind == "joined":
-                    self._join(r)
+                    self.joined.add(r)
                 elif kind == "standing":
                     self.answered.add(r)
                 else:
                     self.outcomes[r] = Outcome(kind, detail)
-        except (EOFError, OSError):  # the other end is gone: the process is about to be
+        except (EOFError, OSError):  # the other end is gone: its keeper will say why
+            self.silent.add(r)
             self.answered.add(r)
-            ended = connection.wait([self.processes[r].sentinel], 1)
-        if ended and self.outcomes[r].state == "running":
-            self.processes[r].join()
-            self.outcomes[r] = Outcome("died", self.processes[r].exitcode)
+        if exit_code is not None:
+            self.pids.pop(r, None)
+            if self.outcomes[r].state == "running":
+                self.outcomes[r] = Outcome("died", exit_code)
 
-    def _join(self, r):
-        """Note that rank `r` is connected to all others; when all are, let them call the function."""
-        self.joined.add(r)
-        if len(self.joined) == len(self.ranks):
-            self._tell(self.ranks, "begin")
-
-    def _tell(self, ranks, what):
+    def _tell(self, ranks, *what):
         for r in ranks:
             with contextlib.suppress(OSError):  # one may have died by now
                 self.pipes[r].send(what)
+
+    def _tell_keeper(self, what):
+        with contextlib.suppress(OSError):
+            self.keeper.send(what)
 
     def _show(self, last=False):
         for one in self.outputs:
@@ -179,23 +256,22 @@ class World:
 
     def _stop_the_talkative(self):
         for r in self._running():
-            if self.outputs[r].printed() > output.ALLOWED:
-                why = f"printed more than {output.ALLOWED:,} bytes and was stopped"
+            if r in self.pids and self.outputs[r].printed() > output.ALLOWED:
+                why = f"printed more than {output.ALLOWED:,} bytes and {{were}} stopped"
                 self.outcomes[r] = Outcome("stopped", why)
-                stacks.force(self.processes[r].pid)
+                stacks.force(self.pids[r])
                 time.sleep(GLANCE)
-                _signal_group(self.processes[r].pid, "SIGSTOP")
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pids[r], signal.SIGSTOP)
 
-    def _notice_dead_server(self):
-        unknown = Outcome("died", server.UNKNOWN)
-        if unknown in self.outcomes and server.was_killed():
-            why = "ended with the process that they were forked from, which was killed"
-            self.outcomes = [Outcome("stopped", why) if o == unknown else o for o in self.outcomes]
+    def _is_stopped(self):
+        """True if ranks cannot start because a signal has stopped one, or what they are forked from."""
+        return any(map(stacks.is_stopped, (server.pid(), self.keeper_pid, *self.pids.values())))
 
-    def _where_ranks_stand(self):
-        """Ask every rank that still lives; return all ranks' stacks, and the collectives they entered."""
-        alive = [r for r, process in self._started().items() if process.is_alive()]
-        asked = {self.pipes[r]: r for r in alive if self.outcomes[r].state != "stopped"}
+    def _view(self):
+        """Ask every rank that still lives where it stands and what it has entered; return what is known."""
+        stopped = [r for r, pid in self.pids.items() if stacks.is_stopped(pid)]
+        asked = {self.pipes[r]: r for r in self.pids if self.outcomes[r].state != "stopped"}
         self._tell(asked.values(), "where")
         until = time.monotonic() + ANSWER
         while (left := until - time.monotonic()) > 0:
@@ -205,31 +281,19 @@ class World:
                 self._take(asked[pipe])
         else:  # somebody did not answer: C code there does not let Python run
             for r in set(asked.values()) - self.answered:
-                stacks.force(self.processes[r].pid)
+                stacks.force(self.pids[r])
             time.sleep(FORCED)
         frames = [stacks.read(self.path(f"stacks-{r}")) for r in self.ranks]
-        return frames, [recorder.read(self.path(f"collectives-{r}")) for r in self.ranks]
+        histories = [recorder.read(self.path(f"collectives-{r}")) for r in self.ranks]
+        return View(list(self.outcomes), frames, histories, stopped)
 
-    def _end(self):
-        """End every process: those that returned by themselves, all others and what they started by force."""
-        started = self._started()
-        self._tell(started, "end")
-        for r, process in started.items():
-            if self.outcomes[r].state != "returned":
-                _signal_group(process.pid, "SIGKILL")
-        for process in started.values():
-            process.join(1)
-            _signal_group(
-                process.pid, "SIGKILL"
-            )  # what it left behind; and the process, if it is stuck in its exit
-            process.join()
-
-
-def _signal_group(pid, name):
-    """Send a signal to a rank and to all that it started; where there are no groups, end the rank."""
-    number = getattr(signal, name, signal.SIGTERM)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number) if hasattr(os, "killpg") else os.kill(pid, number)
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group of its own yet
-        os.kill(pid, number)
+    def _wait_for_the_end(self):
+        """Return when the keeper has ended all processes, and itself."""
+        until = time.monotonic() + (END if self.keeper_pid else 0)
+        with contextlib.suppress(EOFError, OSError):
+            while self.keeper and self.keeper.poll(max(0, until - time.monotonic())):
+                self.keeper.recv()
+        if self.is_lost or time.monotonic() > until:  # it was killed, or stopped
+            for pid in (*self.pids.values(), self.keeper_pid):
+                with contextlib.suppress(OSError, TypeError):
+                    os.killpg(pid, signal.SIGKILL)

@@ -16,19 +16,21 @@ from .activations import (
 )
 from .buffers import ddp_bucket_bytes, ddp_buckets, unsharded_bytes
 from .kv_cache import kv_cache_bytes, latent_cache_bytes
-from .offload import Traffic, bandwidth_needed, offload_traffic
+from .offload import Traffic, bandwidth_needed, offload_efficiency, offload_intensity, offload_traffic
 from .states import (
     RECIPES,
     ZERO,
     Recipe,
     States,
+    Window,
     shard_elements,
     trainable_parameters,
     zero_bytes,
     zero_sent_bytes,
     zero_states,
+    zero_windows,
 )
-from .training import Breakdown, rank_parameters, stage_layers, training_bytes
+from .training import Breakdown, pieces, rank_parameters, stage_layers, training_bytes
 
 __all__ = [
     "RECIPES",
@@ -38,6 +40,7 @@ __all__ = [
     "Saved",
     "States",
     "Traffic",
+    "Window",
     "activation_bytes",
     "bandwidth_needed",
     "ddp_bucket_bytes",
@@ -48,8 +51,11 @@ __all__ = [
     "latent_cache_bytes",
     "layer_activation_bytes",
     "layer_tensors",
+    "offload_efficiency",
+    "offload_intensity",
     "offload_traffic",
     "output_activation_bytes",
+    "pieces",
     "rank_parameters",
     "recomputed_bytes",
     "shard_elements",
@@ -60,4 +66,5 @@ __all__ = [
     "zero_bytes",
     "zero_sent_bytes",
     "zero_states",
+    "zero_windows",
 ]

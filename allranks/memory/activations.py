@@ -9,6 +9,7 @@ import math
 from collections import namedtuple
 
 from ..inputs import multiple, one_of, quantity, whole
+from ..interleaving import group_size
 from ..transformer import RECOMPUTATION
 from .states import share
 
@@ -128,9 +129,9 @@ def in_flight(stage, stages, microbatches=None, chunks=1, schedule="1f1b"):
     """Micro-batches whose activations a rank holds at once: those forwarded and not yet gone backward.
 
     stage: which of the `stages` ranks of the pipeline, the first is 0. GPipe: all of them. 1F1B: p - stage.
-    With `chunks` v > 1, interleaved: (2(p - stage - 1) + (v - 1)p + 1)/v, on the first p(1 + (p-1)/(pv))
-    (Narayanan et al. 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). Never more than
-    `microbatches`, if given.
+    With `chunks` v > 1, interleaved in groups of N = `group_size`: (2(p - stage - 1) + (v - 1)N + 1)/v, with
+    N = p on the first p(1 + (p-1)/(pv)) (Narayanan et al. 2021, section 2.2; Korthikanti et al. 2022, section
+    4.2.3). Never more than `microbatches`, of which None stands for a multiple of p.
     """
     whole("stages", stages), whole("stage", stage, 0, stages - 1), whole("chunks", chunks)
     one_of("schedule", schedule, ("1f1b", "gpipe"))
@@ -142,7 +143,8 @@ def in_flight(stage, stages, microbatches=None, chunks=1, schedule="1f1b"):
         return microbatches
     held = stages - stage
     if chunks > 1:
-        held = share(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, chunks)
+        group = stages if microbatches is None else group_size(stages, microbatches)
+        held = share(2 * (stages - stage - 1) + (chunks - 1) * group + 1, chunks)
     return held if microbatches is None else min(held, microbatches)
 
 

@@ -11,6 +11,7 @@ from ..transformer import RECOMPUTATION
 from .states import ZERO, recipe_of, share
 
 PLACES = ("device", "cpu", "nvme")
+STATES = ("weights", "optimizer", "checkpoints")
 
 
 class Traffic(namedtuple("Traffic", "to_device to_host disk_read disk_written")):
@@ -79,3 +80,27 @@ def bandwidth_needed(nbytes, seconds, efficiency=None):
             f"efficiency must be below 1, or None for a transfer that is hidden, not {efficiency}"
         )
     return nbytes / seconds * efficiency / (1 - efficiency)
+
+
+def offload_intensity(state, tokens, hidden=1, interval=1):
+    """FLOPs of a step for each byte of `state` that moves, with full recomputation: 8 a token and weight.
+
+    16-bit weights come three times and gradients leave once: 8 bytes. 16 bytes of optimizer states are read
+    and written: 32. A checkpoint of 2·hidden bytes a token leaves and comes back every `interval` layers of
+    12·hidden² weights (Rajbhandari et al. 2021, section 4.1).
+    """
+    one_of("state", state, STATES), whole("tokens", tokens)
+    whole("hidden", hidden), whole("interval", interval)
+    if state == "checkpoints":
+        return 8 * 12 * hidden * hidden * interval / (2 * 2 * hidden)
+    return 8 * tokens / (8 if state == "weights" else 2 * 16)
+
+
+def offload_efficiency(intensity, bandwidth, peak):
+    """The share of the time that is computation when nothing overlaps: ait·bw / (ait·bw + peak).
+
+    intensity: FLOPs a byte. bandwidth: bytes/s. peak: FLOP/s (Rajbhandari et al. 2021, section 4).
+    """
+    quantity("intensity", intensity, positive=True), quantity("bandwidth", bandwidth, positive=True)
+    quantity("peak", peak, positive=True)
+    return intensity * bandwidth / (intensity * bandwidth + peak)

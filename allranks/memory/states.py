@@ -36,7 +36,7 @@ class Recipe(namedtuple("Recipe", FIELDS)):
 RECIPES = {
     # 16: weights and gradients of 2 bytes, three of 4 (Rajbhandari et al. 2020, section 3.1)
     "zero-16": Recipe(2, 2, 0, 4, 4, 4),
-    # 18: gradients are summed over micro-batches in 4 bytes, in place of 2 (Megatron-LM, bf16: 6 + 12/d)
+    # 18: gradients are summed over micro-batches in 4 bytes instead of 2 (Megatron-LM, bf16: 6 + 12/d)
     "megatron-18": Recipe(2, 4, 0, 4, 4, 4),
     # 20: gradients of 2 bytes, and the optimizer makes a copy of 4 (Megatron-LM, fp16: 4 + 16/d; DeepSpeed's
     # estimator of stage 2; Smith et al. 2022, section 2)
@@ -122,6 +122,35 @@ def zero_sent_bytes(parameters, world_size, zero_stage, recipe=ZERO, microbatche
     if zero_stage == 3:
         gathered *= microbatches * (2 if resharded else 1)
     return (reduced + gathered) * parameters * (world_size - 1) / world_size
+
+
+class Window(namedtuple("Window", "times calls sent beside")):
+    """`calls` collectives that send `sent` bytes together, `times` a step, and what can run beside them.
+
+    beside: "forward" or "backward" of one micro-batch.
+    """
+
+
+def zero_windows(parameters, world_size, zero_stage, recipe=ZERO, microbatches=1, units=1):
+    """What a step sends for its states, as a list of `Window`: their bytes add up to `zero_sent_bytes`.
+
+    Stage 0 all-reduces gradients beside the last backward (Li et al. 2020, section 3.2.3). Stages 1 and 2
+    reduce-scatter them beside a backward and gather weights beside the next forward (Megatron-Core's
+    overlap_grad_reduce and overlap_param_gather). Stage 3 gathers beside forward, and gathers and reduces
+    beside backward, in `units` pieces (Zhao et al. 2023, section 3.3).
+    """
+    whole("units", units), whole("microbatches", microbatches)
+    zero_sent_bytes(parameters, world_size, zero_stage, recipe, microbatches)  # checks its inputs
+    recipe = recipe_of(recipe)
+    once = parameters * (world_size - 1) / world_size
+    reduced, gathered = recipe.gradients * once, recipe.weights * once
+    if zero_stage == 0:
+        return [Window(1, 2, 2 * reduced, "backward")]
+    if zero_stage == 3:
+        both = Window(microbatches, 2 * units, gathered + reduced, "backward")
+        return [Window(microbatches, units, gathered, "forward"), both]
+    times = microbatches if zero_stage == 2 else 1
+    return [Window(times, 1, reduced, "backward"), Window(1, 1, gathered, "forward")]
 
 
 def shard_elements(rows, row_elements, world_size, rank):

@@ -33,19 +33,24 @@ class Breakdown(namedtuple("Breakdown", FIELDS)):
         return self.states + self.activations + self.recomputed + self.buffers
 
 
-def stage_layers(layers, stages, chunks=1):
-    """Layers on each of `stages` ranks, `chunks` pieces on each: a list of `stages` numbers.
+def pieces(layers, stages, chunks=1):
+    """Layers of each piece of a pipeline, `chunks` pieces on each of `stages` ranks, in the model's order.
 
-    Where the pieces cannot be equal, the second, the third … have one layer more, so that the first and the
-    last are light, which also have the embedding and the output layer (Grattafiori et al. 2024, section
-    3.3.2).
+    Where they cannot be equal, the second, the third … have one layer more, so that the first and the last
+    are light, which also have the embedding and the output layer. These two may have no layer at all: Llama 3
+    cuts 126 layers into 128 pieces (Grattafiori et al. 2024, section 3.3.2).
     """
-    pieces = whole("stages", stages) * whole("chunks", chunks)
-    whole("layers", layers, at_least=pieces)
-    more = layers % pieces
-    sizes = [layers // pieces] * pieces
-    for turn in range(more):
-        sizes[(turn + 1) % (pieces - 1)] += 1
+    count = whole("stages", stages) * whole("chunks", chunks)
+    whole("layers", layers, at_least=max(1, count - 2))
+    sizes = [layers // count] * count
+    for turn in range(layers % count):
+        sizes[(turn + 1) % (count - 1)] += 1
+    return sizes
+
+
+def stage_layers(layers, stages, chunks=1):
+    """Layers on each of `stages` ranks: rank r has the `pieces` r, r + p, r + 2p, … of the model."""
+    sizes = pieces(layers, stages, chunks)
     return [sum(sizes[stage::stages]) for stage in range(stages)]
 
 
@@ -99,7 +104,8 @@ def training_bytes(
     shards experts over what is left. element, dropout, fused: as in `layer_tensors`; unless fused, selective
     recomputation holds the scores of one layer again in backward. Buffers: none in stages 0 and 1, where
     gradients are summed in place; two buckets of `bucket` bytes in stage 2; in stage 3 what `unsharded_bytes`
-    says of a layer.
+    says of a layer. Gradients and activations both count, as they do from the second micro-batch on; with a
+    single one, activations go as gradients come, and the peak is with the larger of the two.
     """
     one_of("zero_stage", zero_stage, STAGES), quantity("bucket", bucket)
     layout = (tensor_parallel, whole("pipeline_parallel", pipeline_parallel), expert_parallel)
@@ -124,7 +130,7 @@ def training_bytes(
             buffers = min(2 * bucket, recipe.gradients * mine)
         if replicas > 1 and zero_stage == 3:
             everything = (recipe.weights + recipe.gradients) * mine
-            buffers = min(unsharded_bytes(share(mine, layers), recipe), everything)
+            buffers = min(unsharded_bytes(share(mine, max(1, layers)), recipe), everything)
         return Breakdown(
             stage,
             mine,

@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from allranks.parallel.pipeline import Stage
 from allranks.parallel.tensor import cut_parameters, total
 
 
@@ -56,17 +55,6 @@ class Part(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x)) if self.last else x
-
-
-class GroupStage(Stage):
-    """A `Stage` whose neighbours are those of this rank in `group`, and not the next numbers."""
-
-    def __init__(self, group, *args):
-        super().__init__(*args)
-        ranks, place = dist.get_process_group_ranks(group), dist.get_rank(group)
-        self.first, self.last = place == 0, place == len(ranks) - 1
-        self.before = None if self.first else ranks[place - 1]
-        self.after = None if self.last else ranks[place + 1]
 
 
 def gradient_norm(part, groups):

@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+from . import fused
+
 
 def places(split, rank, ranks):
     """Which pieces of the sequence `rank` has: one of p ("contiguous"), or two of 2p ("zigzag")."""
@@ -37,7 +39,7 @@ def tiles(split, rank, owner, ranks, causal):
 
 def scores(q, k, diagonal=False):
     """How well each query likes each key: (…, queries, keys); on the diagonal, no key that comes later."""
-    s = q @ k.mT / q.shape[-1] ** 0.5
+    s = q.float() @ k.float().mT / q.shape[-1] ** 0.5
     if diagonal:
         s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -torch.inf)
     return s
@@ -46,11 +48,12 @@ def scores(q, k, diagonal=False):
 def attend(q, k, v, diagonal=False):
     """Attention to these keys only: the output, and for each query the log of its sum of exponentials.
 
-    They are (…, queries, width) and (…, queries, 1). On the diagonal, no key that comes later is seen.
+    They are (…, queries, width) and (…, queries, 1), in fp32. On the diagonal, no key that comes later is
+    seen. This writes all scores to memory; `fused` does not.
     """
     s = scores(q, k, diagonal)
     lse = s.logsumexp(-1, keepdim=True)
-    return (s - lse).exp() @ v, lse
+    return (s - lse).exp() @ v.float(), lse
 
 
 def merge(one, other):
@@ -60,9 +63,11 @@ def merge(one, other):
     return out_1 * (lse_1 - lse).exp() + out_2 * (lse_2 - lse).exp(), lse
 
 
-def attend_backward(gradient, dot, lse, q, k, v, diagonal=False):
-    """Gradients of q, k and v from these keys; `lse` and `dot` (gradient · output) are those of all keys."""
+def attend_backward(gradient, out, lse, q, k, v, diagonal=False):
+    """Gradients of q, k and v from these keys; `out` and `lse` are those of all keys."""
     weights = (scores(q, k, diagonal) - lse).exp()
+    gradient, out, q, k, v = (t.float() for t in (gradient, out, q, k, v))
+    dot = (gradient * out).sum(-1, keepdim=True)
     ds = weights * (gradient @ v.mT - dot) / q.shape[-1] ** 0.5
     return ds @ k, ds.mT @ q, weights.mT @ gradient
 
@@ -93,42 +98,64 @@ def hops(t, group=None):
             t = wait(*on_the_way)
 
 
-def ring_forward(q, k, v, causal=True, split="contiguous", group=None):
-    """Attention of this rank's queries to the keys of all ranks: the output, and the log of its sum."""
+def for_each_head(kv, heads):
+    """Keys and values, (2, batch, heads, tokens, width), for each of `heads` heads of queries."""
+    shared = heads // kv.shape[2]
+    return kv if shared == 1 else kv.repeat_interleave(shared, 2)
+
+
+def meet(q, arrivals, causal, split, group, attend):
+    """Attention of this rank's queries to all keys: the output, and the log of its sum.
+
+    arrivals: (owner, its keys and values), for all ranks, in any order. What `attend` makes of each tile is
+    merged in fp32.
+    """
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     pieces = len(places(split, rank, ranks))
     queries = q.chunk(pieces, 2)
-    done = [(torch.zeros_like(x), torch.full_like(x[..., :1], -torch.inf)) for x in queries]
-    for owner, kv in hops(torch.stack([k, v]), group):
-        keys, values = (x.chunk(pieces, 2) for x in kv)
+    done = [(torch.zeros_like(x).float(), torch.full_like(x[..., :1], -torch.inf).float()) for x in queries]
+    for owner, kv in arrivals:
+        keys, values = (x.chunk(pieces, 2) for x in for_each_head(kv, q.shape[1]))
         for i, j, diagonal in tiles(split, rank, owner, ranks, causal):
             done[i] = merge(done[i], attend(queries[i], keys[j], values[j], diagonal))
-    return tuple(torch.cat(x, 2) for x in zip(*done, strict=True))
+    out, lse = (torch.cat(x, 2) for x in zip(*done, strict=True))
+    return out.to(q.dtype), lse
 
 
-def ring_backward(gradient, out, lse, q, k, v, causal, split, group):
-    """Gradients of this rank's q, k and v: those of keys and values travel one hop behind them."""
+def meet_backward(gradient, out, lse, q, owner, kv, causal, split, group, attend_backward):
+    """What the keys and values `kv` of `owner` add to this rank's gradient of q, and their own: both fp32."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     pieces = len(places(split, rank, ranks))
-    dot = (gradient * out).sum(-1, keepdim=True)
-    parts = (x.chunk(pieces, 2) for x in (gradient, dot, lse, q))
-    mine = list(zip(*parts, strict=True))
-    dq, home, on_the_way = torch.zeros_like(q), None, None
+    mine = list(zip(*(x.chunk(pieces, 2) for x in (gradient, out, lse, q)), strict=True))
+    spread = for_each_head(kv, q.shape[1])
+    dq, d = torch.zeros_like(q).float(), torch.zeros_like(spread).float()
+    keys, values, dqs, dks, dvs = (x.chunk(pieces, 2) for x in (*spread, dq, *d))
+    for i, j, diagonal in tiles(split, rank, owner, ranks, causal):
+        of_q, of_k, of_v = attend_backward(*mine[i], keys[j], values[j], diagonal)
+        dqs[i].add_(of_q), dks[j].add_(of_k), dvs[j].add_(of_v)
+    return dq, d.unflatten(2, (kv.shape[2], -1)).sum(3)
+
+
+def ring_forward(q, k, v, causal=True, split="contiguous", group=None, attend=attend):
+    """`meet` the keys and values of all ranks as they come around the ring."""
+    return meet(q, hops(torch.stack([k, v]), group), causal, split, group, attend)
+
+
+def ring_backward(gradient, out, lse, q, k, v, causal, split, group, attend_backward):
+    """Gradients of this rank's q, k and v: those of keys and values travel one hop behind them."""
+    dq, home, on_the_way = 0, None, None
     for owner, kv in hops(torch.stack([k, v]), group):
-        d = torch.zeros_like(kv)
-        keys, values, dqs, dks, dvs = (x.chunk(pieces, 2) for x in (*kv, dq, *d))
-        for i, j, diagonal in tiles(split, rank, owner, ranks, causal):
-            of_q, of_k, of_v = attend_backward(*mine[i], keys[j], values[j], diagonal)
-            dqs[i].add_(of_q), dks[j].add_(of_k), dvs[j].add_(of_v)
-        if owner == rank:
+        of_q, d = meet_backward(gradient, out, lse, q, owner, kv, causal, split, group, attend_backward)
+        dq = dq + of_q
+        if owner == dist.get_rank(group):
             home = d
         else:
             if on_the_way:
                 d += wait(*on_the_way)
-            on_the_way = shift(d, group)
+            on_the_way = shift(d.to(kv.dtype), group)
     if on_the_way:
         home += wait(*on_the_way)
-    return dq, *home
+    return dq.to(q.dtype), *home.to(k.dtype)
 
 
 class Ring(torch.autograd.Function):
@@ -136,62 +163,61 @@ class Ring(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, *how):
-        out, lse = ring_forward(q, k, v, *how)
+        forward, ctx.of_a_tile = fused.kernels(q) or (attend, attend_backward)
+        out, lse = ring_forward(q, k, v, *how, forward)
         ctx.save_for_backward(out, lse, q, k, v)
         ctx.how = how
         return out
 
     @staticmethod
     def backward(ctx, gradient):
-        return *ring_backward(gradient, *ctx.saved_tensors, *ctx.how), None, None, None
+        back = ring_backward(gradient, *ctx.saved_tensors, *ctx.how, ctx.of_a_tile)
+        return *back, None, None, None
 
 
 def ring_attention(q, k, v, causal=True, split="contiguous", group=None):
     """Attention of this rank's queries to the keys and values of all ranks, by a ring.
 
-    q, k, v: (batch, heads, tokens of this rank, width), equally many heads; the output is as q.
+    q, k, v: (batch, heads, tokens of this rank, width); the output is as q. k and v may have fewer heads, a
+    divisor of those of q.
     """
     return Ring.apply(q, k, v, causal, split, group)
 
 
-class GatherThenScatter(torch.autograd.Function):
-    """The `t` of all ranks along dim 0; backward, the sum of what all ranks say about this one's."""
+class Gathered(torch.autograd.Function):
+    """Attention whose keys and values are gathered first; backward, a reduce-scatter of their gradients."""
 
     @staticmethod
-    def forward(ctx, t, group):
-        ctx.group = group
-        everybodys = t.new_empty((dist.get_world_size(group) * len(t), *t.shape[1:]))
-        dist.all_gather_single(everybodys, t.contiguous(), group=group)
-        return everybodys
+    def forward(ctx, q, k, v, *how):
+        kv, ranks = torch.stack([k, v]), dist.get_world_size(how[-1])
+        everybodys = kv.new_empty((2 * ranks, *k.shape))
+        dist.all_gather_single(everybodys, kv, group=how[-1])
+        everybodys = everybodys.unflatten(0, (ranks, 2))
+        forward, ctx.of_a_tile = fused.kernels(q) or (attend, attend_backward)
+        out, lse = meet(q, enumerate(everybodys), *how, forward)
+        ctx.save_for_backward(out, lse, q, everybodys)
+        ctx.how = how
+        return out
 
     @staticmethod
     def backward(ctx, gradient):
-        mine = torch.empty_like(gradient.chunk(dist.get_world_size(ctx.group))[0])
-        dist.reduce_scatter_single(mine, gradient.contiguous(), group=ctx.group)
-        return mine, None
+        out, lse, q, everybodys = ctx.saved_tensors
+        dq, of_all = 0, torch.empty_like(everybodys)
+        for owner, kv in enumerate(everybodys):
+            given = gradient, out, lse, q, owner, kv, *ctx.how
+            of_q, of_all[owner] = meet_backward(*given, ctx.of_a_tile)
+            dq = dq + of_q
+        d = torch.empty_like(of_all[0])
+        dist.reduce_scatter_single(d, of_all.flatten(0, 1), group=ctx.how[-1])
+        return dq.to(q.dtype), *d, None, None, None
 
 
 def gather_attention(q, k, v, causal=True, split="contiguous", group=None):
     """Attention of this rank's queries to the keys and values of all ranks, by an all-gather.
 
-    q, k, v as for `ring_attention`, but k and v may have fewer heads, a divisor of those of q.
+    q, k, v as for `ring_attention`.
     """
-    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-    pieces = len(places(split, rank, ranks))
-    everybodys = GatherThenScatter.apply(torch.stack([k, v]), group).chunk(ranks)
-    found = {}
-    for owner, kv in enumerate(everybodys):
-        found |= zip(places(split, owner, ranks), kv.chunk(pieces, 3), strict=True)
-    k, v = torch.cat([found[place] for place in sorted(found)], 3)
-    out = []
-    for place, mine in zip(places(split, rank, ranks), q.chunk(pieces, 2), strict=True):
-        tokens = mine.shape[2]
-        end = (place + 1) * tokens if causal else k.shape[2]
-        mask = q.new_ones(tokens, end, dtype=torch.bool).tril(end - tokens * causal)
-        keys, values = k[:, :, :end], v[:, :, :end]
-        y = F.scaled_dot_product_attention(mine, keys, values, mask, enable_gqa=True)
-        out.append(y)
-    return torch.cat(out, 2)
+    return Gathered.apply(q, k, v, causal, split, group)
 
 
 def swap(t, scatter, gather, group=None):

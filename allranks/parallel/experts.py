@@ -2,7 +2,8 @@
 
 The ranks of `group`, of all ranks without one, have equal numbers of experts, and tokens of their own. An
 all-to-all carries tokens to their experts and another brings the outputs back: in buffers of a fixed capacity
-(Lepikhin et al. 2021, sections 2.2 and 3.1), or as many as there are.
+(Lepikhin et al. 2021, sections 2.2 and 3.1), without a synchronisation with the host, or as many as there
+are, which the host has to know.
 """
 
 import math
@@ -45,17 +46,15 @@ def balance_loss(scores, chosen):
 def through_buffers(x, chosen, capacity, number, experts):
     """What the chosen of `number` experts make of each token, (tokens, k, hidden); of those dropped, 0.
 
-    experts: maps (number, capacity, hidden) to the same shape.
+    experts: maps (number, capacity, hidden) to the same shape. No shape depends on what was chosen, so
+    nothing waits for the host to learn it.
     """
-    place = places(chosen, number)
-    kept = place < capacity
-    token, choice = kept.nonzero(as_tuple=True)
-    slot = chosen[kept] * capacity + place[kept]
-    empty = x.new_zeros(number * capacity, x.shape[1])
-    buffers = empty.index_copy(0, slot, x[token])
-    done = experts(buffers.view(number, capacity, -1)).flatten(0, 1)
-    visits = x.new_zeros(*chosen.shape, x.shape[1])
-    return visits.index_put((token, choice), done[slot])
+    place, spare = places(chosen, number), number * capacity  # one row more: for those dropped
+    row = torch.where(place < capacity, chosen * capacity + place, spare)
+    visits = x.repeat_interleave(chosen.shape[1], dim=0)
+    rows = x.new_zeros(spare + 1, x.shape[1]).index_copy(0, row.flatten(), visits)
+    done = experts(rows[:-1].unflatten(0, (number, capacity))).flatten(0, 1)
+    return F.pad(done, (0, 0, 0, 1))[row]
 
 
 class Experts(nn.Module):
@@ -93,7 +92,7 @@ class Mixture(nn.Module):
         scores = self.gate(tokens).softmax(-1)
         weights, chosen = choose(scores, self.k, self.bias)
         self.balance = balance_loss(scores, chosen)
-        self.load = torch.bincount(chosen.flatten(), minlength=len(self.bias))
+        self.load = F.one_hot(chosen, len(self.bias)).sum((0, 1))
         y = (weights[..., None] * self.visit(tokens, chosen)).sum(1)
         return y.view(x.shape)
 

@@ -1,128 +1,115 @@
-"""How do ranks train a model that is cut between its layers? Each passes on what comes out of its stage.
+"""How do ranks train a model that is cut between its layers? Each passes on what comes out of its stages.
 
-Rank r holds stage r. Activations go up by send and receive, gradients come down; in which order is data, a
-list of operations (kind, micro-batch, stage) as `allranks.schedules` makes them.
+Activations go up by send and receive, and gradients come down. What a rank computes, sends and receives, and
+in which order, is a list: operations (kind, micro-batch, stage), and the exchanges between them, as
+`allranks.lowering` makes them of a schedule. A result has the name (kind, micro-batch, stage) of the
+operation that made it, kind "F" for an activation and "B" for the gradient of an input.
 """
+
+from collections import deque
 
 import torch
 import torch.distributed as dist
+from torch.autograd.graph import get_gradient_edge
 
 
-class Neighbours:
-    """The ranks before and after this one; `shape` is that of a micro-batch between two stages.
+class Mail:
+    """Results that this rank holds, by name, and its exchanges with other ranks of `group`, in their order.
 
-    `receive(source)` waits for a tensor of that shape, in float32. `send(t, target)` returns at once, unless
-    the message before it, to the same rank, has not been received yet; `finish_sends()` waits for all.
+    All that travels is a tensor `like` this one: what one micro-batch sends from a stage to the next.
     """
 
-    def __init__(self, shape, device="cpu"):
-        self.before, self.after = dist.get_rank() - 1, dist.get_rank() + 1
-        self.first, self.last = self.before < 0, self.after == dist.get_world_size()
-        self.shape, self.device, self.leaving = shape, device, {}
+    def __init__(self, like, group=None):
+        self.like, self.group = like, group
+        self.results, self.pending = {}, deque()
 
-    def receive(self, source):
-        t = torch.empty(self.shape, device=self.device)
-        dist.recv(t, source)
-        return t
+    def exchange(self, messages):
+        """Post all sends and receives as one batch, and return at once."""
+        calls, arriving = [], {}
+        for way, name, peer in messages:
+            if way == "send":
+                call, t = dist.isend, self.results.pop(name).contiguous()
+            else:
+                call, t = dist.irecv, self.like.clone()
+                arriving[name] = t
+            calls.append(dist.P2POp(call, t, group=self.group, group_peer=peer))
+        self.pending.append((dist.batch_isend_irecv(calls), arriving, calls))
 
-    def send(self, t, target):
-        if target in self.leaving:
-            self.leaving[target][0].wait()
-        self.leaving[target] = dist.isend(t, target), t  # keeps `t` alive
-
-    def finish_sends(self):
-        for request, _ in self.leaving.values():
+    def finish_one(self):
+        """Wait for the oldest exchange that is pending; only then may what it sent be forgotten."""
+        requests, arriving, _ = self.pending.popleft()
+        for request in requests:
             request.wait()
-        self.leaving.clear()
+        self.results |= arriving
 
 
-class Stage(Neighbours):
-    """This rank's part of the model, `module`. loss_of(output, target): a mean, called on the last rank.
+def take(mail, *name):
+    """Return a result, if need be after waiting for the exchanges up to the one that brings it."""
+    while name not in mail.results:
+        mail.finish_one()
+    return mail.results.pop(name)
 
-    If `rematerialise`, only the input of the stage is kept, and its forward runs again before its backward
-    (Huang et al. 2019, section 2.3).
+
+class Stage:
+    """Virtual stage `number` of the model: its `module`. On the last stage, loss_of(output, target) is what a
+    micro-batch adds to the loss: of `m` micro-batches, an `m`-th of its own mean.
+
+    Of an output only its place in the graph is kept, and not its numbers. If `rematerialise`, only the input
+    is kept, and the forward runs again before the backward (Huang et al. 2019, section 2.3).
     """
 
-    def __init__(self, module, loss_of, shape, device="cpu", rematerialise=False):
-        super().__init__(shape, device)
-        self.module, self.loss_of, self.again = module, loss_of, rematerialise
-        self.kept, self.loss = {}, 0.0
+    def __init__(self, module, number=0, loss_of=None, rematerialise=False):
+        self.module, self.number, self.loss_of = module, number, loss_of
+        self.again, self.kept = rematerialise, {}
 
     def run(self, x, target):
+        """The output for `x`, or on the last stage what it adds to the loss."""
         y = self.module(x)
-        return self.loss_of(y, target) if self.last else y
+        return self.loss_of(y, target) if self.loss_of else y
 
 
-def forward(stage, k, x, target):
-    """Run micro-batch `k` forward: receive it (on rank 0 it is `x`), and send what comes out."""
-    if not stage.first:
-        x = stage.receive(stage.before).requires_grad_()
+def forward(stage, mail, k, inputs, targets):
+    """Run micro-batch `k` forward, and leave its result in the mail; return what it adds to the loss."""
+    x = inputs[k]
+    if stage.number > 0:
+        x = take(mail, "F", k, stage.number - 1).requires_grad_()
     with torch.set_grad_enabled(not stage.again):
-        y = stage.run(x, target)
-    stage.kept[k] = x, None if stage.again else y
-    if not stage.last:
-        stage.send(y.detach(), stage.after)
+        y = stage.run(x, targets[k])
+    stage.kept[k] = x, None if stage.again else get_gradient_edge(y)
+    if stage.loss_of:
+        return y.detach()
+    mail.results["F", k, stage.number] = y.detach()
+    return 0.0
 
 
-def backward(stage, k, target, m):
-    """Run micro-batch `k` of `m` backward: receive its gradient, and send that of the stage's input."""
-    x, y = stage.kept.pop(k)
+def backward(stage, mail, k, inputs, targets):
+    """Run micro-batch `k` backward, and leave the gradient of the stage's input in the mail."""
+    x, edge = stage.kept.pop(k)
     if stage.again:
-        y = stage.run(x, target)
-    if stage.last:
-        stage.loss += y.item() / m
-    y.backward(y.new_tensor(1 / m) if stage.last else stage.receive(stage.after))
-    if not stage.first:
-        stage.send(x.grad, stage.before)
+        edge = get_gradient_edge(stage.run(x, targets[k]))
+    gradient = None if stage.loss_of else take(mail, "B", k, stage.number + 1)
+    torch.autograd.backward(edge, gradient)
+    if stage.number > 0:
+        mail.results["B", k, stage.number] = x.grad
+    return 0.0
 
 
-def step(stage, order, inputs, targets):
-    """Run one rank's `order` over micro-batches of one size; return the loss, 0.0 on all ranks but the last.
+PASSES = {"F": forward, "BW": backward}
 
-    Gradients of the batch's mean loss add up in the stage's parameters.
+
+def step(stages, mail, program, inputs, targets, passes=PASSES):
+    """Run this rank's part of a program over micro-batches of one size; return the loss, a tensor.
+
+    stages: a dict of this rank's stages, by number. The loss is 0 on all ranks but that of the last stage.
+    Its gradients add up in the parameters.
     """
-    stage.loss = 0.0
-    for kind, k, _ in order:
-        if kind == "F":
-            forward(stage, k, inputs[k], targets[k])
+    loss = torch.zeros((), device=inputs[0].device)
+    for action in program:
+        if action.kind == "X":
+            mail.exchange(action.messages)
         else:
-            backward(stage, k, targets[k], len(inputs))
-    stage.finish_sends()
-    return stage.loss
-
-
-class Chunk(Stage):
-    """Virtual stage `number` of `count`, on rank number % p: `before` and `after` are stages, and not ranks.
-
-    Two ranks may share several boundaries; the two stages of a message are its tag (gloo; NCCL has no tags,
-    and with `schedules.interleaved` needs none). A send waits for the message before it at the same boundary,
-    as in `Neighbours`, which `interleaved` survives and `looped_bfs` does not.
-    """
-
-    def __init__(self, number, count, *args, **more):
-        super().__init__(*args, **more)
-        self.number, self.before, self.after = number, number - 1, number + 1
-        self.first, self.last = number == 0, self.after == count
-
-    def receive(self, source):
-        t = torch.empty(self.shape, device=self.device)
-        dist.recv(t, source % dist.get_world_size(), tag=source + self.number)
-        return t
-
-    def send(self, t, target):
-        if target in self.leaving:
-            self.leaving[target][0].wait()
-        request = dist.isend(t, target % dist.get_world_size(), tag=self.number + target)
-        self.leaving[target] = request, t
-
-
-def step_chunks(chunks, order, inputs, targets):
-    """`step` for a rank with several `chunks`, a dict from the number of a virtual stage to its `Chunk`."""
-    for kind, k, number in order:
-        if kind == "F":
-            forward(chunks[number], k, inputs[k], targets[k])
-        else:
-            backward(chunks[number], k, targets[k], len(inputs))
-    for chunk in chunks.values():
-        chunk.finish_sends()
-    return sum(chunk.loss for chunk in chunks.values())
+            run, stage = passes[action.kind], stages[action.stage]
+            loss += run(stage, mail, action.microbatch, inputs, targets)
+    while mail.pending:
+        mail.finish_one()
+    return loss

@@ -2,8 +2,8 @@
 
 An all-gather stands where a layer's f was, a reduce-scatter where its g was, and each is the other's backward
 (Korthikanti et al. 2022, section 4.2.2, who call them g and ḡ). Tensors are (batch, sequence, hidden), and a
-rank of `group` has its part of dim 1. Whoever is not cut sees a part of the tokens, so its gradient is a
-summand: `sum_gradients` once a step.
+rank of `group` has its part of dim 1. A weight that is not cut meets only these tokens, and its gradient is a
+partial sum: `sum_gradients` once a step.
 """
 
 import torch
@@ -14,11 +14,41 @@ from torch import nn
 from . import tensor
 
 
+def start_all_gather(x, group=None):
+    """Begin an `all_gather`; return a function that waits for it and returns the whole."""
+    ranks = dist.get_world_size(group)
+    parts = x.new_empty(ranks * len(x), *x.shape[1:])
+    request = dist.all_gather_single(parts, x.contiguous(), group=group, async_op=True)
+
+    def finish():
+        request.wait()
+        return parts.unflatten(0, (ranks, -1)).movedim(0, 1).flatten(1, 2)
+
+    return finish
+
+
+def start_reduce_scatter(x, group=None):
+    """Begin a `reduce_scatter`; return a function that waits for it and returns this rank's part."""
+    ranks, tokens = dist.get_world_size(group), x.shape[1]
+    if tokens % ranks:
+        raise ValueError(f"{ranks} ranks cannot share {tokens} tokens evenly")
+    parts = x.unflatten(1, (ranks, -1)).movedim(1, 0).contiguous()
+    mine = torch.empty_like(parts[0])
+    request = dist.reduce_scatter_single(mine, parts.flatten(0, 1), group=group, async_op=True)
+
+    def finish():
+        request.wait()
+        return mine
+
+    return finish
+
+
 def all_gather(x, group=None):
-    """Return the whole sequence, (batch, tokens, hidden), of which each rank has the part `x`."""
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, x.contiguous(), group=group)
-    return torch.cat(parts, dim=1)
+    """Return the whole sequence, (batch, tokens, hidden), of which each rank has the part `x`.
+
+    Collectives cut dim 0, and the tokens are dim 1: one copy puts them there, none for a batch of 1.
+    """
+    return start_all_gather(x, group)()
 
 
 def reduce_scatter(x, group=None):
@@ -26,13 +56,7 @@ def reduce_scatter(x, group=None):
 
     (batch, tokens, hidden) to (batch, tokens / ranks, hidden); ValueError if that is not whole.
     """
-    ranks, tokens = dist.get_world_size(group), x.shape[1]
-    if tokens % ranks:
-        raise ValueError(f"{ranks} ranks cannot share {tokens} tokens evenly")
-    parts = [part.contiguous() for part in x.chunk(ranks, 1)]
-    mine = torch.empty_like(parts[0])
-    dist.reduce_scatter(mine, parts, group=group)
-    return mine
+    return start_reduce_scatter(x, group)()
 
 
 class GatherThenScatter(torch.autograd.Function):
@@ -72,7 +96,10 @@ def scatter(x, group=None):
 
 
 class GatherAgain(torch.autograd.Function):
-    """The whole sequence times each of `weights`; kept is the part, and backward gathers it again."""
+    """The whole sequence times each of `weights`; kept is the part, and backward gathers it again.
+
+    Backward, each of the two collectives runs beside a product that does not need it.
+    """
 
     @staticmethod
     def forward(ctx, x, group, *weights):
@@ -84,11 +111,12 @@ class GatherAgain(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         x, *weights = ctx.saved_tensors
+        gathered = start_all_gather(x, ctx.group)
         pairs = zip(gradients, weights, strict=True)
-        summand = sum(dy @ weight for dy, weight in pairs)
-        whole = all_gather(x, ctx.group).flatten(0, 1)
-        of_weights = (dy.flatten(0, 1).T @ whole for dy in gradients)
-        return reduce_scatter(summand, ctx.group), None, *of_weights
+        scattered = start_reduce_scatter(sum(dy @ weight for dy, weight in pairs), ctx.group)
+        whole = gathered().flatten(0, 1)
+        of_weights = [dy.flatten(0, 1).T @ whole for dy in gradients]
+        return scattered(), None, *of_weights
 
 
 class SplitRow(tensor.Row):

@@ -149,9 +149,12 @@ class ParallelHead(Column):
 
 
 def parallel_cross_entropy(logits, targets, group=None):
-    """Mean cross-entropy of `targets` (n), from this rank's words of the logits (n, vocabulary / ranks)."""
+    """Mean cross-entropy of `targets` (n), from this rank's words of the logits (n, vocabulary / ranks).
+
+    In fp32, whatever the logits are.
+    """
     largest = total(logits.detach().amax(-1), group, dist.ReduceOp.MAX)
-    logits = logits - largest[:, None]
+    logits = logits.float() - largest[:, None]
     sum_of_exp = g(logits.exp().sum(-1), group)
     place, here = in_my_slice(targets, logits.shape[-1], group)
     right = g(logits.gather(-1, place[:, None])[:, 0] * here, group)

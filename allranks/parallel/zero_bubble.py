@@ -1,14 +1,15 @@
 """How does a rank postpone its weight gradients, and run any order of forwards, B and W?
 
 A backward is two operations: B, the gradient of the input, for which the rank before waits, and W, the
-gradient of the weights, for which nobody waits. Orders are lists of (kind, micro-batch, virtual stage) for
-each rank, as `allranks.schedules` makes them; which rank has which stage is read from them.
+gradient of the weights, for which nobody waits. `allranks.parallel.pipeline.step` runs them all, given the
+`PASSES` of this module.
 """
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
+
+from allranks.parallel.pipeline import Stage, backward, forward
 
 
 class Deferred(torch.autograd.Function):
@@ -64,104 +65,32 @@ def weight_grad(later):
         torch.autograd.backward(edges, gradients, inputs=every)
 
 
-def tag(kind, k, stage):
-    """The number of the message that the operation (kind, k, stage) needs, below 1000 stages."""
-    return 2 * (1000 * k + stage) + (kind == "F")
+class SplitStage(Stage):
+    """A `Stage` whose linear layers are split. `waiting`: what each micro-batch still needs for its W."""
+
+    def __init__(self, module, *args, **more):
+        self.later, self.waiting = [], {}
+        super().__init__(split(module, self.later), *args, **more)
 
 
-class Mail:
-    """Messages between operations: `orders` say on which rank each is; `shape` is that of every message.
-
-    Two ranks may exchange activations of one stage and gradients of another, and want them in another order
-    than they are sent; gloo tells them apart by their tags. (NCCL has no tags.) What was sent is kept until
-    `finish_sends`.
-    """
-
-    def __init__(self, orders, shape):
-        self.home = {op[1:]: r for r, mine in enumerate(orders) for op in mine}
-        self.rank, self.shape = dist.get_rank(), shape
-        self.here, self.leaving = {}, []
-
-    def send(self, t, *needed_by):
-        target = self.home[needed_by[1:]]
-        if target == self.rank:
-            self.here[needed_by] = t
-        else:
-            self.leaving.append((dist.isend(t, target, tag=tag(*needed_by)), t))
-
-    def receive(self, kind, k, stage):
-        source = self.home[k, stage - 1 if kind == "F" else stage + 1]
-        if source == self.rank:
-            return self.here.pop((kind, k, stage))
-        t = torch.empty(self.shape)
-        dist.irecv(t, source, tag=tag(kind, k, stage)).wait()
-        return t
-
-    def finish_sends(self):
-        for request, _ in self.leaving:
-            request.wait()
-        self.leaving.clear()
+def input_grad(stage, mail, k, inputs, targets):
+    """B: the gradient of the stage's input. What W needs waits."""
+    backward(stage, mail, k, inputs, targets)
+    stage.waiting[k] = stage.later.copy()
+    stage.later.clear()
+    return 0.0
 
 
-class Worker(Mail):
-    """This rank's side of `orders`: `parts` has the module of each of its virtual stages, by number.
-
-    loss_of(output, target): a mean, called on the rank of the last stage. The linear layers inside `parts`
-    are split. `held` is the most micro-batches, counted once for each virtual stage, that wait for B or W.
-    """
-
-    def __init__(self, orders, parts, loss_of, shape):
-        super().__init__(orders, shape)
-        self.order, self.parts, self.loss_of = orders[self.rank], parts, loss_of
-        self.last = max(stage for _, stage in self.home)
-        self.laters = {stage: [] for stage in parts}
-        for stage, part in parts.items():
-            split(part, self.laters[stage])
-        self.kept, self.waiting, self.held, self.loss = {}, {}, 0, 0.0
-
-
-def run_f(worker, k, stage, inputs, targets):
-    """F: run micro-batch `k` forward through virtual stage `stage`."""
-    x = inputs[k] if stage == 0 else worker.receive("F", k, stage).requires_grad_()
-    y = worker.parts[stage](x)
-    if stage == worker.last:
-        y = worker.loss_of(y, targets[k]) / len(inputs)
-        worker.loss += y.item()
-    else:
-        worker.send(y.detach(), "F", k, stage + 1)
-    worker.kept[k, stage] = x, y
-
-
-def run_b(worker, k, stage, then_w):
-    """B: the gradient of the stage's input. What W needs waits, unless W is part of this (`then_w`)."""
-    x, y = worker.kept.pop((k, stage))
-    y.backward(None if stage == worker.last else worker.receive("B", k, stage))
-    worker.waiting[k, stage] = worker.laters[stage].copy()
-    worker.laters[stage].clear()
-    if then_w:
-        run_w(worker, k, stage)
-    if stage > 0:
-        worker.send(x.grad, "B", k, stage - 1)
-
-
-def run_w(worker, k, stage):
+def run_weight_grad(stage, mail, k, inputs, targets):
     """W: the gradients of the stage's weights."""
-    weight_grad(worker.waiting.pop((k, stage)))
+    weight_grad(stage.waiting.pop(k))
+    return 0.0
 
 
-def step(worker, inputs, targets):
-    """Run this rank's order over micro-batches of one size; return the loss, 0.0 on all ranks but one.
+def whole(stage, mail, k, inputs, targets):
+    """BW: a backward that is not split."""
+    input_grad(stage, mail, k, inputs, targets)
+    return run_weight_grad(stage, mail, k, inputs, targets)
 
-    Gradients of the batch's mean loss add up in the weights.
-    """
-    worker.loss, worker.held = 0.0, 0
-    for kind, k, stage in worker.order:
-        if kind == "F":
-            run_f(worker, k, stage, inputs, targets)
-        elif kind == "W":
-            run_w(worker, k, stage)
-        else:
-            run_b(worker, k, stage, then_w=kind == "BW")
-        worker.held = max(worker.held, len(worker.kept) + len(worker.waiting))
-    worker.finish_sends()
-    return worker.loss
+
+PASSES = {"F": forward, "B": input_grad, "W": run_weight_grad, "BW": whole}

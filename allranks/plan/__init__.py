@@ -1,21 +1,22 @@
 """How should a model be divided over devices? Every legal layout, with its memory, its time and its limit.
 
-`layouts` lists them, `footprint` says what they hold, `placement` which links they use and `step` how long a
-step takes; `search` keeps those that fit and sorts them. It is
-arithmetic over the other modules: each number comes from the one function that knows it. `OMITTED` says what
-is left out.
+`legal` lists them, `footprint` says what they hold, `placement` which links they use, `step` how long a
+step takes and `overlap` which communication hides behind compute; `search` keeps those that fit and sorts
+them. It is arithmetic over the other modules: each number comes from the one function that knows it.
+`OMITTED` says what is left out.
 """
 
 from .footprint import least_bytes, memory_of
-from .layouts import Layout, divisors, illegal, layout, layouts
+from .legal import Layout, divisors, illegal, layout, layouts
 from .placement import LLAMA_ORDER, MEGATRON_ORDER, Path, mesh_of, path, paths
 from .search import OMITTED, Plan, plans, price
-from .step import Parts, parts
+from .step import Communication, Parts, parts, priced
 
 __all__ = [
     "LLAMA_ORDER",
     "MEGATRON_ORDER",
     "OMITTED",
+    "Communication",
     "Layout",
     "Parts",
     "Path",
@@ -32,4 +33,5 @@ __all__ = [
     "paths",
     "plans",
     "price",
+    "priced",
 ]

@@ -2,19 +2,23 @@
 
 from collections import namedtuple
 
-from .. import transformer
+from .. import schedules, transformer
 from ..inputs import one_of, quantity
 from ..memory.states import STAGES, ZERO
 from ..transformer import RECOMPUTATION
 from .footprint import least_bytes, memory_of
-from .layouts import layouts
-from .step import parts
+from .legal import layouts
+from .step import priced
 
 OMITTED = (
     "Matrix products reach the stated share of the peak, whatever their size: small ones reach less.",
     "Each axis has its links to itself, at their full bandwidth: no congestion, no oversubscription.",
-    "Communication inside the layers and between stages does not overlap with compute.",
-    "Stages wait as if all were as slow as the slowest; schedules are 1F1B and interleaved 1F1B.",
+    "Every message pays the latency of NCCL's protocol Simple, which suits large ones: small ones pay less.",
+    "Inside the layers only backward hides communication, as in Megatron-Core; chunked products would hide"
+    " more.",
+    "What is hidden slows no product down, though both use the same memory and the same multiprocessors.",
+    "Stages wait as if all were as slow as the slowest; schedules are 1F1B and interleaved 1F1B, whose pieces"
+    " wait a little longer for each other where they are not equal.",
     "Tokens visit the experts evenly, and none is dropped.",
     "Norms, activations, the embedding's and the loss's communication, reading data, saving and failures take"
     " no time.",
@@ -23,11 +27,13 @@ OMITTED = (
 )
 
 
-class Plan(namedtuple("Plan", "layout memory parts seconds mfu capacity")):
+class Plan(namedtuple("Plan", "layout memory parts communication seconds mfu capacity")):
     """A layout with its price.
 
-    memory: the `memory.Breakdown` of the fullest stage, in bytes a device. parts: the `Parts` of a step.
-    seconds: of a step, their sum. mfu: model FLOPs utilisation. capacity: bytes that a device has.
+    memory: the `memory.Breakdown` of the fullest stage, in bytes a device. parts: the `Parts` of a step, with
+    the communication that is exposed. communication: all `Communication` of a step. seconds: of a step, the
+    sum of its parts. mfu: model FLOPs utilisation, all pairs of tokens counted as papers do, also where only
+    some are `attended`. capacity: bytes that a device has.
     """
 
     @property
@@ -47,7 +53,7 @@ def price(
     """The `Plan` of one `Layout`, whether it fits or not; the options are those of `plans`."""
     capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
     shared = {"sequence_parallel": sequence_parallel, "recipe": recipe}
-    took = parts(model, layout, accelerator, **shared, **options)
+    took = priced(model, layout, accelerator, **shared, **options)
     held = memory_of(model, layout, dropout=dropout, fused=fused, **shared)
     return _plan(model, layout, held, took, accelerator, capacity, options)
 
@@ -62,8 +68,8 @@ def plans(
     a device to fill, None: all of its memory. zero_stages, recomputations, at_most (a dict from axis to
     size): what to try. chunks: pieces of the model on each rank of a pipeline. sequence_parallel, recipe,
     dropout, fused: as in `memory.training_bytes`; with fused attention selective recomputation has nothing
-    to drop, and is not tried. Options of `parts`: inside and between (the links), devices_per_node,
-    efficiency, overlap, dtype, order. What the numbers leave out is in `OMITTED`.
+    to drop, and is not tried. Options of `priced`: inside and between (the links), devices_per_node,
+    efficiency, overlap, attended, dtype, order. What the numbers leave out is in `OMITTED`.
     """
     capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
     for each in recomputations:
@@ -75,7 +81,8 @@ def plans(
         model, devices, batch, chunks=chunks, sequence_parallel=sequence_parallel, zero_stages=zero_stages,
         recomputations=tried, at_most=at_most,
     ):  # fmt: skip
-        # More sequences at once, or less recomputation, never take less memory.
+        # More sequences at once, or less recomputation, never take less memory, if they interleave in groups
+        # of p: a larger group keeps more.
         mesh, kept = layout[:6], RECOMPUTATION.index(layout.recomputation)
         if mesh not in full:
             full[mesh] = -1 if least_bytes(model, layout, recipe, known) <= capacity else len(RECOMPUTATION)
@@ -83,15 +90,17 @@ def plans(
             continue
         held = memory_of(model, layout, dropout=dropout, fused=fused, known=known, **shared)
         if held.total > capacity:
-            full[mesh] = kept
+            if chunks == 1 or schedules.group_size(layout.pp, layout.microbatches) <= layout.pp:
+                full[mesh] = kept
             continue
-        took = parts(model, layout, accelerator, known=known, **shared, **options)
+        took = priced(model, layout, accelerator, known=known, **shared, **options)
         found.append(_plan(model, layout, held, took, accelerator, capacity, options))
     return sorted(found, key=lambda plan: (plan.seconds, plan.memory.total, plan.layout))
 
 
 def _plan(model, layout, held, took, accelerator, capacity, options):
     peak = accelerator.peak[options.get("dtype", "bf16")]
-    seconds = took.seconds
+    exposed, communication = took
+    seconds = exposed.seconds
     mfu = transformer.mfu(model, layout.batch, seconds, layout.devices, peak)
-    return Plan(layout, held, took, seconds, mfu, capacity)
+    return Plan(layout, held, exposed, communication, seconds, mfu, capacity)

@@ -1,8 +1,8 @@
 """How long does a step take in a layout, and what does the time go into?
 
 The model: matrix products run at a stated share of the peak; a message of n bytes takes α + βn seconds on the
-link its axis is placed on; of the communication only that of data parallelism overlaps with compute; every
-stage is as slow as the slowest. The parts add up.
+link its axis is placed on; communication hides behind compute where `overlap` says that it can; every stage
+is as slow as the slowest. The parts add up.
 """
 
 from collections import namedtuple
@@ -11,10 +11,12 @@ from .. import memory, schedules, topology, transformer
 from ..inputs import quantity, whole
 from ..memory.states import ZERO, recipe_of
 from ..topology.experts import expert_seconds, expert_traffic
-from .layouts import illegal
+from .legal import illegal
+from .overlap import data_seconds, hidden_pipeline, hidden_tensor
 from .placement import MEGATRON_ORDER, paths
 
 FIELDS = "compute recomputation imbalance tensor context expert pipeline bubble data optimizer"
+SENT = ("tensor", "context", "expert", "pipeline", "data")
 
 
 class Parts(namedtuple("Parts", FIELDS)):
@@ -23,12 +25,18 @@ class Parts(namedtuple("Parts", FIELDS)):
     compute: what the model needs, shared evenly by all devices. recomputation: what is computed twice.
     imbalance: what the slowest stage computes beyond the mean. tensor, context, expert: communication inside
     the layers. pipeline: sends between stages. bubble: waiting for the pipeline to fill and drain. data:
-    gradients and weights, as far as no compute hides them. optimizer: reading and writing its states.
+    gradients and weights. optimizer: reading and writing its states. Of all communication only what is
+    *exposed* counts: what no compute hides.
     """
 
     @property
     def seconds(self):
         return sum(self)
+
+    @property
+    def exposed(self):
+        """Seconds of communication that the step waits for."""
+        return sum(getattr(self, name) for name in SENT)
 
     @property
     def limit(self):
@@ -41,6 +49,20 @@ class Parts(namedtuple("Parts", FIELDS)):
         return [name for _, name in sorted(named, key=lambda pair: -pair[0])]
 
 
+class Communication(namedtuple("Communication", SENT)):
+    """Seconds in which a rank communicates in a step, hidden or exposed; the names are those of `Parts`."""
+
+    @property
+    def seconds(self):
+        return sum(self)
+
+
+Work = namedtuple("Work", "compute repeated slowest forward piece")
+"""FLOPs of a micro-batch on a stage. compute: what the model needs, and repeated: what is computed twice,
+both as a mean over the stages. slowest: of the stage with the most of both; forward: of its first forward.
+piece: of the piece with the most layers."""
+
+
 def once(known, key, function, *inputs):
     """function(*inputs), from the dict `known` if it is there under `key`; without a dict, computed."""
     if known is None:
@@ -50,25 +72,35 @@ def once(known, key, function, *inputs):
     return known[key]
 
 
-def parts(
-    model, layout, accelerator, *, inside, between, devices_per_node=8, efficiency=0.6, overlap=1.0,
-    dtype="bf16", recipe=ZERO, sequence_parallel=True, order=MEGATRON_ORDER, known=None,
-):  # fmt: skip
-    """The `Parts` of a step of `model` in `layout`, in seconds.
+def parts(model, layout, accelerator, **options):
+    """The `Parts` of a step of `model` in `layout`, in seconds; the options are those of `priced`."""
+    return priced(model, layout, accelerator, **options)[0]
 
-    compute: 3 times the forward FLOPs at `efficiency` · peak. tensor, context: `topology.traffic`; full
-    recomputation repeats the forward's half of it. expert: an all-to-all to the experts and one back, in
-    forward and in backward, the same. pipeline: `topology.traffic`, a t-th of it if the sequence is split.
-    bubble: `schedules.bubble_seconds` of 1F1B or, with chunks, interleaved, for micro-batches with their
-    communication. data: `memory.zero_sent_bytes`, less what hides behind `overlap` times the compute of one
-    micro-batch (stage 1; stage 0 its backward) or of all (stages 2 and 3). optimizer: its states read and
-    written, gradients read and weights written, at the memory's bandwidth.
-    inside, between: the links in a node of `devices_per_node` and between nodes. order: see `mesh_of`. known:
-    a dict that keeps what layouts have in common, for calls with the same model and options.
+
+def priced(
+    model, layout, accelerator, *, inside, between, devices_per_node=8, efficiency=0.6, overlap=1.0,
+    attended=1.0, dtype="bf16", recipe=ZERO, sequence_parallel=True, order=MEGATRON_ORDER, known=None,
+):  # fmt: skip
+    """The `Parts` of a step of `model` in `layout` and all its `Communication`, in seconds.
+
+    compute: 3 times the forward FLOPs at `efficiency` · peak. attended: the share of a sequence's s² pairs
+    that attention computes on the busiest rank, 1 if no mask is skipped (`attention.attended`). tensor,
+    context: `topology.traffic`. expert: an all-to-all to the experts and one back, in forward and in
+    backward, the same; full recomputation repeats the forward's half. pipeline: `topology.traffic`, a t-th of
+    it if the sequence is split. bubble: `schedules.bubble_seconds` of 1F1B or, with chunks, interleaved, for
+    pieces of the most layers, with their communication: exact where pieces are equal. data:
+    `memory.zero_windows`. optimizer: its states read and written, gradients read and weights written, at the
+    memory's bandwidth.
+    overlap: the share of compute beside which communication runs, where it can (`plan.overlap`); with 0 all
+    is exposed. inside, between: the links in a node of `devices_per_node` and between nodes. order: see
+    `mesh_of`. known: a dict that keeps what layouts have in common, for calls with the same model and
+    options.
     """
     quantity("efficiency", efficiency, positive=True), quantity("overlap", overlap)
-    if efficiency > 1 or overlap > 1:
-        raise ValueError(f"efficiency and overlap must be at most 1, not {efficiency} and {overlap}")
+    quantity("attended", attended)
+    if max(efficiency, overlap, attended) > 1:
+        listed = f"{efficiency}, {overlap} and {attended}"
+        raise ValueError(f"efficiency, overlap and attended must be at most 1, not {listed}")
     if dtype not in accelerator.peak:
         listed = ", ".join(repr(each) for each in sorted(accelerator.peak))
         raise ValueError(f"dtype on {accelerator.name} must be one of {listed}, not {dtype!r}")
@@ -83,58 +115,80 @@ def parts(
     links = (order, devices_per_node, inside, between)
     ways = once(known, ("ways", mesh), paths, layout, *links)
     speed = accelerator.peak[dtype] * efficiency * tp * cp
-    work = once(known, ("work", pp, v, b, recomputation), flops_of_stages, model, layout)
-    compute, twice, slowest = (flops / speed for flops in work)
+    flops = once(known, ("work", pp, v, b, recomputation), flops_of_stages, model, layout, attended)
+    work = Work(*[each / speed for each in flops])
 
     inputs = (model, layout, ways, sequence_parallel, inside, between)
-    sent = once(known, ("sent", mesh, b, m), layer_communication, *inputs)
-    again = 1.5 if recomputation == "full" else 1
-    tensor, context, expert, pipeline = again * sent[0], again * sent[1], again * sent[2], sent[3]
-
-    waiting = slowest + (tensor + context + expert + pipeline) / m
-    name = "interleaved" if v > 1 else "one_f_one_b"
-    bubble = schedules.bubble_seconds(name, pp, chunks=v, forward=waiting, input_grad=0, weight_grad=0)
+    sent = once(known, ("sent", mesh, b, m, recomputation == "full"), layer_communication, *inputs)
     loads = once(known, ("parameters", tp, pp, ep, v), most_parameters, model, layout)
-    reduced = once(known, ("data", mesh, m, stage), data_seconds, model, layout, loads, ways, recipe)
-    hides = overlap * slowest * (m if stage >= 2 else 1 if stage == 1 else 2 / 3)
+    data, hidden = data_seconds(
+        model, layout, loads, ways, recipe, work.forward, work.slowest - work.forward, overlap
+    )
+    total = Communication(*sent, data)
+    tensor = total.tensor - hidden_tensor(model, layout, total.tensor, sequence_parallel, speed, overlap)
+    pipeline = total.pipeline - hidden_pipeline(layout, total.pipeline, m * work.slowest, overlap)
+
+    inside_layers = tensor + total.context + total.expert
+    waiting = v * work.piece + (inside_layers + total.pipeline) / m
+    name = "interleaved" if v > 1 else "one_f_one_b"
+    steps = {"forward": waiting, "input_grad": 0, "weight_grad": 0}
+    bubble = schedules.bubble_seconds(name, pp, chunks=v, microbatches=m, **steps)
     touched = recipe.gradients + recipe.weights + 2 * recipe.optimizer
     replicas = cp * dp if stage >= 1 else 1
     mine = loads[0] / replicas + loads[1] / max(1, replicas // ep)
-    return Parts(
-        m * compute, m * twice, max(0.0, m * (slowest - compute - twice)), tensor, context, expert, pipeline,
-        bubble, max(0.0, reduced - hides), touched * mine / accelerator.bandwidth,
+    took = Parts(
+        m * work.compute, m * work.repeated, max(0.0, m * (work.slowest - work.compute - work.repeated)),
+        tensor, total.context, total.expert, pipeline, bubble, data - hidden,
+        touched * mine / accelerator.bandwidth,
     )  # fmt: skip
+    return took, total
 
 
-def flops_of_stages(model, layout):
-    """FLOPs of a micro-batch on a stage: the model's, what is computed twice, and both on the slowest stage.
+def flops_of_stages(model, layout, attended=1.0):
+    """The `Work` of a micro-batch of `layout`, of whose pairs of tokens attention computes `attended`.
 
-    The first two are means over the stages. The slowest has the most layers, or is the last, which has the
-    output layer too.
+    The slowest stage has the most layers, or is the last, which has the output layer too.
     """
-    pp, b = layout.pp, layout.microbatch
-    layers = memory.stage_layers(model.layers, pp, layout.chunks)
+    b, recomputation = layout.microbatch, layout.recomputation
+    layers = memory.stage_layers(model.layers, layout.pp, layout.chunks)
+    pieces = memory.pieces(model.layers, layout.pp, layout.chunks)
+    core = attended * transformer.attention_core_flops(model, b)
+    layer = transformer.layer_flops(model, b) - transformer.attention_core_flops(model, b) + core
+    again = {"none": 0, "selective": core, "full": layer}[recomputation]
     logits = transformer.logits_flops(model, b)
-    repeated = transformer.recomputation_flops(model, b, layout.recomputation)
-    a_layer = 3 * transformer.layer_flops(model, b) + repeated // model.layers
-    slowest = max(max(layers) * a_layer, layers[-1] * a_layer + 3 * logits)
-    return 3 * transformer.forward_flops(model, b) / pp, repeated / pp, slowest
+
+    def passes(count, ends):
+        return 3 * (count * layer + ends * logits) + count * again
+
+    slowest, count, ends = max(
+        (passes(count, ends), count, ends) for count, ends in ((max(layers), 0), (layers[-1], 1))
+    )
+    return Work(
+        3 * (model.layers * layer + logits) / layout.pp,
+        model.layers * again / layout.pp,
+        slowest,
+        count * layer + ends * logits,
+        passes(max(pieces), 0),
+    )
 
 
 def layer_communication(model, layout, ways, sequence_parallel, inside, between):
-    """Seconds that a rank communicates in a step along tp, cp, ep and pp, without any recomputation."""
+    """Seconds that a rank communicates in a step along tp, cp, ep and pp."""
     sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": layout.dp}
     amounts = (layout.microbatches, layout.microbatch, layout.chunks)
     took = {"tp": 0.0, "cp": 0.0, "pp": 0.0}
-    for each in topology.traffic(model, sizes, *amounts, sharded_boundary=sequence_parallel):
+    for each in topology.traffic(
+        model, sizes, *amounts, sharded_boundary=sequence_parallel, sequence_parallel=sequence_parallel,
+        recomputation=layout.recomputation,
+    ):  # fmt: skip
         if each.axis != "dp" and each.size > 1:
             way = ways[each.axis]
-            took[each.axis] = each.steps * way.α + each.sent / (
-                way.hop if each.axis == "pp" else way.bandwidth
-            )
+            bandwidth = way.hop if each.axis == "pp" else way.bandwidth
+            took[each.axis] = each.steps * way.α + each.sent / bandwidth
     sizes = {"tp": layout.tp if sequence_parallel else 1, "cp": layout.cp, "pp": layout.pp}
     tokens = expert_traffic(model, sizes, layout.ep, layout.microbatches, layout.microbatch)
-    expert = expert_seconds(tokens, ways["ep"].members, inside, between)
+    again = 1.5 if layout.recomputation == "full" else 1
+    expert = again * expert_seconds(tokens, ways["ep"].members, inside, between)
     return took["tp"], took["cp"], expert, took["pp"]
 
 
@@ -143,18 +197,3 @@ def most_parameters(model, layout):
     stages = sorted({0, min(1, layout.pp - 1), layout.pp - 1})
     where = (model, layout.tp, layout.pp, layout.ep)
     return max((memory.rank_parameters(*where, stage, layout.chunks) for stage in stages), key=sum)
-
-
-def data_seconds(model, layout, parameters, ways, recipe):
-    """Seconds in which a step reduces gradients and gathers weights, nothing hidden.
-
-    parameters: of a rank, as `most_parameters` says. Stage 3 gathers layer by layer, the others all at once.
-    """
-    stage, m = layout.zero_stage, layout.microbatches
-    calls = (2, 2, 1 + m, 3 * m * -(-model.layers // layout.pp))[stage]
-    took = 0.0
-    for mine, way in zip(parameters, (ways["dp"], ways["expert dp"])):
-        if mine and way.size > 1:
-            sent = memory.zero_sent_bytes(mine, way.size, stage, recipe, m)
-            took += calls * (way.size - 1) * way.α + sent / way.bandwidth
-    return took

@@ -1,10 +1,11 @@
 """How is what was computed or measured shown? These functions draw; they compute nothing.
 
-Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples.
+Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples, servers.
 """
 
 from allranks.plots.curves import (
     against,
+    against_bandwidth,
     against_ranks,
     by_model,
     collective_times,
@@ -13,21 +14,38 @@ from allranks.plots.curves import (
     message_times,
     ratios,
     roofline,
+    utilization,
 )
-from allranks.plots.graphs import blocks, networks, who_sends_to_whom
+from allranks.plots.graphs import blocks, cuts, networks, who_sends_to_whom
 from allranks.plots.samples import pictures
+from allranks.plots.serving import break_even, grouped, token_times
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
-from allranks.plots.timelines import PHASES, gantt, held_over_time, kept_over_a_step, messages, timeline
+from allranks.plots.timelines import (
+    PHASES,
+    calls,
+    gantt,
+    held_over_time,
+    kept_over_a_step,
+    messages,
+    queues,
+    served,
+    timeline,
+)
 
 __all__ = [
     "PHASES",
     "against",
+    "against_bandwidth",
     "against_ranks",
     "binades",
     "blocks",
+    "break_even",
     "by_model",
+    "calls",
     "collective_times",
+    "cuts",
     "gantt",
+    "grouped",
     "held_in_a_step",
     "held_over_time",
     "kept_over_a_step",
@@ -39,10 +57,14 @@ __all__ = [
     "parts",
     "parts_by_model",
     "pictures",
+    "queues",
     "ratios",
     "roofline",
     "sent_by_rank",
+    "served",
     "timeline",
+    "token_times",
+    "utilization",
     "who_sends_to_whom",
     "whole_units",
 ]

@@ -35,7 +35,7 @@ def collective_times(sizes, curves, measured=None, ylabel="time"):
 
     `measured` maps the same names to measured times, drawn as points.
     """
-    plt.figure(figsize=(5.6, 3))
+    plt.figure(figsize=(5.4, 2.8))
     looks = zip(("-", "--", "-.", ":"), ("o", "s", "^", "D"))
     for (name, curve), (style, marker) in zip(curves.items(), looks):
         (line,) = plt.loglog(sizes, curve, style, label=name.replace("_", " "))
@@ -47,28 +47,28 @@ def collective_times(sizes, curves, measured=None, ylabel="time"):
     plt.show()
 
 
-def layouts(points, marked):
-    """Draw layouts as points (GB a device, MFU in %); `marked` maps a label to one of them."""
-    plt.figure(figsize=(6, 3))
+def layouts(points, marked, xlabel="memory of a device (GB)", ylabel="MFU (%)"):
+    """Draw layouts as points, by default (GB a device, MFU in %); `marked` maps a label to one of them."""
+    plt.figure(figsize=(5, 2.4))
     plt.scatter(*zip(*points, strict=True), s=4, color="gray", linewidth=0)
     for (label, point), marker in zip(marked.items(), "osD^v", strict=False):
         plt.plot(*point, marker, markersize=9, fillstyle="none", markeredgewidth=2, label=label)
-    plt.xlabel("memory of a device (GB)")
-    plt.ylabel("model FLOPs utilisation (%)")
-    plt.legend(fontsize=8)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(marked), frameon=False)
     plt.tight_layout()
     plt.show()
 
 
-def by_model(series, names, ylabel, xlabel="model", bottom=None):
+def by_model(series, names, ylabel, xlabel="model", bottom=None, size=(6, 3.2)):
     """Draw a line for each of `series`, a dict from its label to a number for each of the models `names`.
 
-    The vertical axis begins at `bottom`, and without one where the numbers do.
+    The vertical axis begins at `bottom`, and without one where the numbers do. size: in inches.
     """
-    plt.figure(figsize=(6, 3.2))
+    plt.figure(figsize=size)
     for (label, values), style in zip(series.items(), ("o-", "s--", "D:", "^-."), strict=False):
         plt.plot(range(len(names)), values, style, label=label)
-    plt.xticks(range(len(names)), names)
+    plt.xticks(range(len(names)), names, fontsize=8)
     plt.ylim(bottom=bottom)
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)
@@ -104,6 +104,20 @@ def ratios(x, curves, xlabel, ylabel):
     plt.show()
 
 
+def against_bandwidth(gigabytes, curves, ylabel):
+    """Draw a line for each of `curves`, label to values at the bandwidths `gigabytes` (GB/s)."""
+    plt.figure(figsize=(4.4, 2.4))
+    for (label, values), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=False):
+        plt.semilogx(gigabytes, values, style, label=label)
+    plt.axhline(50, color="gray", linewidth=1)
+    plt.ylim(0, 100)
+    plt.xlabel("bandwidth (GB/s)")
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
 def against_ranks(ways, curves, ylabel):
     """Draw a line for each of `curves`, label to values at the numbers of ranks `ways`, and a line at 1."""
     plt.figure(figsize=(6, 3.2))
@@ -129,4 +143,21 @@ def against(x, curves, xlabel, ylabel):
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)
     plt.legend(fontsize="small")
+    plt.show()
+
+
+def utilization(gbits, curves, printed):
+    """Draw the share of time that computes against Gbit/s: lines of `curves`, points of `printed`."""
+    plt.figure(figsize=(6.4, 2.9))
+    looks = zip(("-", "--", "-.", ":", (0, (5, 1, 1, 1))), ("o", "s", "^", "D", "v"))
+    for (label, values), (style, marker) in zip(curves.items(), looks, strict=False):
+        (line,) = plt.semilogx(gbits, [100 * value for value in values], linestyle=style, label=label)
+        points = [(x, 100 * share) for x, share in printed[label]]
+        plt.plot(*zip(*points), marker, markersize=5, color=line.get_color(), fillstyle="none")
+    plt.minorticks_off()
+    plt.xlabel("bandwidth (Gbit/s)")
+    plt.ylabel("time that computes (%)")
+    title = "lines: simulated,\npoints: printed"
+    plt.legend(fontsize=8, title=title, loc="upper left", bbox_to_anchor=(1, 1))
+    plt.tight_layout()
     plt.show()

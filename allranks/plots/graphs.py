@@ -1,5 +1,6 @@
 """Who is wired to whom? Networks as links and nodes."""
 
+import itertools
 import math
 
 import matplotlib.pyplot as plt
@@ -89,5 +90,37 @@ def blocks(rows):
             place.set_ylabel(name, rotation=0, ha="right", va="center")
             place.spines[:].set_visible(False)
         line[0].set_title(label, fontsize=8, loc="left")
+    figure.tight_layout()
+    plt.show()
+
+
+def cuts(panels):
+    """Draw who holds what; `panels` maps a label to (tokens, weights).
+
+    `tokens` lists the rank, or "all", that meets each part of them; `weights` has such a list for each layer.
+    """
+    lines = -(-len(panels) // 3)
+    figure, axes = plt.subplots(lines, 3, figsize=(6, 1.4 * lines), squeeze=False)
+    for place in axes.flat[len(panels) :]:
+        place.remove()
+    for place, (label, (tokens, weights)) in zip(axes.flat, panels.items(), strict=False):
+        for left, table in ((0, [[who] for who in tokens]), (1.6, weights)):
+            rows = 1 if all(line == table[0] for line in table) else len(table)
+            columns = 1 if all(len(set(line)) == 1 for line in table) else len(table[0])
+            high, wide = len(table) / rows, len(table[0]) / columns  # equal neighbours are one box
+            for row, column in itertools.product(range(rows), range(columns)):
+                who, corner = table[row][column], (left + column * wide, row * high)
+                colour = "gray" if who == "all" else f"C{who}"
+                style = {"facecolor": colour, "alpha": 0.3, "antialiased": False}
+                place.add_patch(plt.Rectangle(corner, wide, high, **style))
+                middle = corner[0] + wide / 2, corner[1] + high / 2
+                place.text(*middle, who, ha="center", va="center", fontsize=8)
+        place.set(
+            xlim=(-0.1, 1.7 + len(weights[0])), ylim=(max(len(tokens), len(weights)) + 0.1, -0.1), yticks=[]
+        )
+        place.set_xticks([0.5, 1.6 + len(weights[0]) / 2], ["tokens", "weights"], fontsize=8)
+        place.set_title(label, fontsize=9, loc="left")
+        place.spines[:].set_visible(False)
+        place.tick_params(length=0)
     figure.tight_layout()
     plt.show()

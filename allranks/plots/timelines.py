@@ -30,6 +30,122 @@ def messages(sent):
     plt.show()
 
 
+def calls(ranks):
+    """Draw what each rank communicates, in order; `ranks` has its list of (kind, bytes of a message).
+
+    Where the calls of all ranks are equal, each is one box for all of them. Bytes stand in the first box of
+    their kind and size.
+    """
+    kinds = list(dict.fromkeys(kind for made in ranks for kind, _ in made))
+    equal = all(made == ranks[0] for made in ranks)
+    rows = (
+        [((len(ranks) - 1) / 2, len(ranks), ranks[0])] if equal else [(i, 1, m) for i, m in enumerate(ranks)]
+    )
+    plt.figure(figsize=(6, 0.19 * len(ranks) + 0.6))
+    for middle, high, made in rows:
+        for place, (kind, nbytes) in enumerate(made):
+            colour, new = f"C{kinds.index(kind)}", (kind, nbytes) not in made[:place]
+            plt.barh(middle, 0.9, high - 0.1, left=place - 0.45, color=colour, alpha=0.4, antialiased=False)
+            plt.text(place, middle, nbytes if new else "", ha="center", va="center", fontsize=7)
+    for kind in kinds:
+        plt.bar(0, 0, color=f"C{kinds.index(kind)}", alpha=0.4, label=kind.replace("_", "-"))
+    plt.yticks(range(len(ranks)), [f"rank {rank}" for rank in range(len(ranks))], fontsize=8)
+    plt.xticks([])
+    plt.xlim(-0.6, max(7.5, max(map(len, ranks)) - 0.4))
+    plt.ylim(len(ranks) - 0.4, -0.6)
+    plt.gca().spines[:].set_visible(False)
+    plt.tick_params(length=0)
+    plt.legend(loc="lower left", bbox_to_anchor=(0, 0.97), ncols=len(kinds), fontsize=8, frameon=False)
+    plt.show()
+
+
+def queues(panels):
+    """Draw what each rank has queued, and whom the first operation of a queue waits for.
+
+    `panels` maps a heading to (queues, arrows): for each rank the words of its operations, first to last, and
+    pairs of places (rank, operation) that need each other.
+    """
+    figure, axes = plt.subplots(len(panels), 1, figsize=(5, 2 * len(panels)), squeeze=False)
+    for axis, (heading, (ranks, arrows)) in zip(axes[:, 0], panels.items(), strict=True):
+        boxes = {}
+        for rank, operations in enumerate(ranks):
+            for place, words in enumerate(operations):
+                frame = {"boxstyle": "round,pad=0.4", "facecolor": "none", "edgecolor": f"C{rank}"}
+                text = axis.text(place, rank, words, ha="center", va="center", fontsize=11, bbox=frame)
+                boxes[rank, place] = text.get_bbox_patch()
+        for (rank, place), (other, target) in arrows:
+            style = {
+                "arrowstyle": "->",
+                "lw": 1.6,
+                "patchA": boxes[rank, place],
+                "patchB": boxes[other, target],
+            }
+            axis.annotate("", (target, other), (place, rank), arrowprops=style)
+        axis.set(xlim=(-0.6, 1.6), ylim=(len(ranks) - 0.4, -0.6), xticks=[])
+        axis.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in range(len(ranks))], fontsize=11)
+        axis.set_title(heading, loc="left", fontsize=11)
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+    figure.tight_layout()
+    plt.show()
+
+
+def served(panels):
+    """Draw what each request does in each step, a panel for each policy.
+
+    `panels` maps a heading to steps, each a list of (request, phase): "waiting", "prefill", "decode", and
+    where they occur "idle", a slot whose request has finished, "preempted" and "recompute".
+    """
+    looks = {
+        "waiting": ("lightgray", ""),
+        "prefill": ("C0", ""),
+        "decode": ("C2", ""),
+        "idle": ("white", "xxx"),
+        "preempted": ("C1", "///"),
+        "recompute": ("C3", "..."),
+    }
+    rows = 1 + max(request for steps in panels.values() for step in steps for request, _ in step)
+    height = 0.12 * rows + 0.55
+    figure, axes = plt.subplots(
+        len(panels), 1, figsize=(6, height * len(panels) + 0.5), sharex=True, squeeze=False
+    )
+    shown = []
+    for axis, (heading, steps) in zip(axes[:, 0], panels.items(), strict=True):
+        for phase, (color, hatch) in looks.items():
+            cells = [(at, row) for at, step in enumerate(steps) for row, kind in step if kind == phase]
+            shown += [phase] * (bool(cells) and phase not in shown)
+            axis.bar(
+                [at for at, _ in cells],
+                0.84,
+                1,
+                [row - 0.42 for _, row in cells],
+                align="edge",
+                facecolor=color,
+                hatch=hatch,
+                edgecolor="gray" if hatch else color,
+                linewidth=0,
+            )
+        axis.set(ylim=(rows - 0.4, -0.6), yticks=[0, rows - 1], ylabel="request")
+        axis.set_title(heading, loc="left", fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1, 0].set(xlabel="step", xlim=(0, None))
+    marks = [
+        plt.Rectangle((0, 0), 1, 1, facecolor=color, hatch=hatch, edgecolor="gray", linewidth=0.5)
+        for color, hatch in (looks[phase] for phase in looks if phase in shown)
+    ]
+    figure.tight_layout()
+    figure.legend(
+        marks,
+        [phase for phase in looks if phase in shown],
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1),
+        ncols=len(marks),
+        fontsize=8,
+        frameon=False,
+    )
+    plt.show()
+
+
 def timeline(bars, unit):
     """Return a Plotly figure of what happened when.
 

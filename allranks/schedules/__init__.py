@@ -7,14 +7,15 @@ one complete, legal and free of deadlock, `bubble_of_ideal` and its like have th
 
 from collections import OrderedDict
 
+from ..interleaving import group_size
 from .asynchronous import pipedream, staleness, stashed_versions, weights_used
-from .check import SENDS, check
+from .bidirectional import dualpipe, dualpipe_v
 from .closed_forms import bubble_of_ideal, bubble_of_total, bubble_seconds, peak_activations
-from .dualpipe import dualpipe, dualpipe_v
 from .flushed import gpipe, interleaved, looped_bfs, one_f_one_b
 from .operations import Operation, Schedule, homes
 from .search import zero_bubble
-from .zero_bubble import zb_h1, zb_h2, zb_v
+from .split_backward import zb_h1, zb_h2, zb_v
+from .validity import SENDS, check
 
 SCHEDULES = OrderedDict(
     [
@@ -45,6 +46,7 @@ __all__ = [
     "dualpipe",
     "dualpipe_v",
     "gpipe",
+    "group_size",
     "homes",
     "interleaved",
     "looped_bfs",

@@ -6,8 +6,9 @@ seconds; "of ideal" divides it by the m(T_F+T_B+T_W) that the rank computes, "of
 """
 
 from ..inputs import one_of, quantity, whole
-from .dualpipe import dualpipe_bubble
-from .zero_bubble import zb_h1_bubble, zb_h2_bubble
+from ..interleaving import group_size
+from .bidirectional import dualpipe_bubble
+from .split_backward import zb_h1_bubble, zb_h2_bubble
 
 FLUSHED = ("gpipe", "one_f_one_b", "looped_bfs", "interleaved")
 WITH_BUBBLE = FLUSHED + ("pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe")
@@ -15,12 +16,14 @@ WITH_PEAK = WITH_BUBBLE + ("dualpipe_v",)
 
 
 def bubble_seconds(
-    name, stages, *, chunks=1, forward=1.0, input_grad=1.0, weight_grad=1.0, forward_and_backward=None
-):
-    """Seconds that the busiest rank of the schedule `name` idles in a step of enough micro-batches.
+    name, stages, *, chunks=1, microbatches=None, forward=1.0, input_grad=1.0, weight_grad=1.0,
+    forward_and_backward=None,
+):  # fmt: skip
+    """Seconds that the busiest rank of the schedule `name` idles in a step; None micro-batches are enough.
 
     gpipe, one_f_one_b: (p-1)(T_F+T_B+T_W); interleaved and looped_bfs 1/v of it, with v = `chunks` (Huang
-    et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2; breadth first: at least p micro-batches).
+    et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2). With m < p `microbatches`, every one of the
+    v-1 wraps from the last rank to the first waits for p-m more: (p-1 + (v-1)(p-m))(T_F+T_B+T_W)/v.
     pipedream: 0 in steady state. zb_h1: (p-1)(T_F+T_B-T_W); zb_h2: (p-1)(T_F+T_B-2T_W); zb_v: 0 if the
     three are equal (Qi et al. 2024, table 2 and section 6; zb_h2 and zb_v from each rank's own start to its
     own end). dualpipe: (p/2-1)(F&B+B-3W), where B = T_B+T_W and F&B is `forward_and_backward`, T_F+T_B+T_W
@@ -33,7 +36,8 @@ def bubble_seconds(
     if forward_and_backward is not None and name != "dualpipe":
         raise ValueError(f"forward_and_backward is for dualpipe, not for {name}")
     if name in FLUSHED:
-        return (stages - 1) * (forward + input_grad + weight_grad) / chunks
+        few = 0 if microbatches is None else max(0, stages - whole("microbatches", microbatches))
+        return (stages - 1 + (chunks - 1) * few) * (forward + input_grad + weight_grad) / chunks
     if name in ("zb_h1", "zb_h2"):
         published = zb_h1_bubble if name == "zb_h1" else zb_h2_bubble
         bubble = published(stages, forward, input_grad, weight_grad)
@@ -68,7 +72,7 @@ def bubble_of_total(name, stages, microbatches, **durations):
 
 
 def _bubble_and_ideal(name, stages, microbatches, durations):
-    bubble = bubble_seconds(name, stages, **durations)
+    bubble = bubble_seconds(name, stages, microbatches=microbatches, **durations)
     step = sum(durations.get(each, 1.0) for each in ("forward", "input_grad", "weight_grad"))
     if step == 0:
         raise ValueError("forward, input_grad and weight_grad must not all be 0")
@@ -79,10 +83,10 @@ def peak_activations(name, stages, microbatches, chunks=1):
     """For each rank the most activations that live at once, in micro-batches of one rank's whole share.
 
     All activations of a micro-batch stay until its weight gradient (M_W = M_B of Qi et al. 2024). gpipe and
-    looped_bfs: m. one_f_one_b and pipedream: p-r, at most m. interleaved: p + (p-1-2r)/v, which is
-    1+(p-1)/(pv) times p on the first rank (Korthikanti et al. 2022, section 4.2.3). zb_h1, zb_v: p; zb_h2:
-    2p-1; dualpipe: p+1, dualpipe_v: p+1/2, as its 2p+1 are halves (table 2 of Qi et al. 2024 and of
-    DeepSeek-AI 2024).
+    looped_bfs: m. one_f_one_b and pipedream: p-r, at most m. interleaved in groups of N: N + (2p-1-2r-N)/v,
+    at most m; with N = p, 1+(p-1)/(pv) times p on the first rank (Korthikanti et al. 2022, section 4.2.3).
+    zb_h1, zb_v: p; zb_h2: 2p-1; dualpipe: p+1, dualpipe_v: p+1/2, as its 2p+1 are halves (table 2 of Qi et
+    al. 2024 and of DeepSeek-AI 2024).
     """
     one_of("name", name, WITH_PEAK)
     whole("stages", stages), whole("microbatches", microbatches)
@@ -92,7 +96,8 @@ def peak_activations(name, stages, microbatches, chunks=1):
     if name in ("one_f_one_b", "pipedream"):
         return tuple(min(stages - rank, microbatches) for rank in range(stages))
     if name == "interleaved":
-        most = [2 * (stages - 1 - rank) + (v - 1) * stages + 1 for rank in range(stages)]
+        ahead = (v - 1) * group_size(stages, microbatches)
+        most = [2 * (stages - 1 - rank) + ahead + 1 for rank in range(stages)]
         return tuple(min(each, v * microbatches) / v for each in most)
     limit = {
         "zb_h1": stages,

@@ -5,7 +5,8 @@ Each batch ends with a flush: every rank waits until the last backward is done, 
 weights.
 """
 
-from ..inputs import multiple, whole
+from ..inputs import whole
+from ..interleaving import group_size
 from .operations import BACKWARD, FORWARD, Operation, Schedule
 
 
@@ -64,27 +65,31 @@ def one_f_one_b_orders(stages, microbatches):
     return tuple(orders)
 
 
-def interleaved(stages, microbatches, chunks):
-    """1F1B with `chunks` (v) virtual stages on each rank, which take p micro-batches each in turn.
+def interleaved(stages, microbatches, chunks, group=None):
+    """1F1B with `chunks` (v) virtual stages on each rank, which take `group` (N) micro-batches each in turn.
 
-    Rank r runs 2(p-1-r) + (v-1)p forwards to warm up, then pairs, then the remaining backwards. The bubble
-    is (p-1)(T_F+T_B)/v, for v times the messages (Narayanan et al. 2021, section 2.2.2). `microbatches`
-    must be a multiple of `stages`, as the paper requires. torch's ScheduleInterleaved1F1B, whose orders
-    for multiples are these, takes every m that max(1, m // p) divides: that many rounds of equally many
-    micro-batches.
+    Rank r runs 2(p-1-r) + (v-1)N forwards to warm up, then pairs, then the remaining backwards. The bubble
+    is (p-1)(T_F+T_B)/v, for v times the messages. Narayanan et al. (2021, section 2.2.2) have N = p, which
+    must divide m; Llama 3 (Grattafiori et al. 2024, section 3.3.2) chooses N, and so takes any m. group: None
+    is `group_size`, with which the orders are those of torch's ScheduleInterleaved1F1B wherever it accepts m.
     """
     whole("stages", stages), whole("microbatches", microbatches), whole("chunks", chunks)
-    multiple("microbatches", microbatches, "stages", stages)
+    least = min(stages, microbatches)
+    group = group_size(stages, microbatches) if group is None else whole("group", group, least, microbatches)
+    if 0 < microbatches % group < least:
+        raise ValueError(
+            f"group must leave no remainder of {microbatches} micro-batches, or one of at least {least}, "
+            f"not {microbatches % group} as {group} does"
+        )
     total, orders = microbatches * chunks, []
-    forwards = []
-    backwards = []
-    for first in range(0, microbatches, stages):
+    forwards, backwards = [], []
+    for first in range(0, microbatches, group):
         for chunk in range(chunks):
-            for each in range(first, first + stages):
+            for each in range(first, min(first + group, microbatches)):
                 forwards.append((each, chunk * stages))
                 backwards.append((each, (chunks - 1 - chunk) * stages))
     for rank in range(stages):
-        ahead = min(2 * (stages - 1 - rank) + (chunks - 1) * stages, total)
+        ahead = min(2 * (stages - 1 - rank) + (chunks - 1) * group, total)
         order = []
         for step in range(total + ahead):
             if step < total:

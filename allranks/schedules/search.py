@@ -1,6 +1,6 @@
 """Which order of the split backward is best under a memory limit? The zero-bubble paper's automatic search.
 
-The model is that of zero_bubble.py, with the time of a transfer between neighbouring ranks added. The
+The model is that of split_backward.py, with the time of a transfer between neighbouring ranks added. The
 search is the heuristic of Qi et al. 2024, section 3.1, as it is in the authors' script, from which the
 paper's bubble rates (table 5) come: in rounds of one forward and one input gradient a rank, with three
 yes-or-no choices (the paper names two), run for all eight combinations.

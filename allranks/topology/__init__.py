@@ -8,7 +8,7 @@ and prices its traffic.
 from .graphs import cut, distances, dragonfly_graph, fat_tree_graph, rail_graph, torus_graph
 from .networks import Network, dragonfly, fat_tree, fat_tree_switches, rail, torus
 from .placement import Axis, Level, coordinates, groups, layout_seconds, place, ring_bandwidth, spans
-from .traffic import Traffic, traffic
+from .volumes import Traffic, traffic
 
 __all__ = [
     "Axis",

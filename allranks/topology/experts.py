@@ -9,7 +9,7 @@ from ..collectives import all_to_all_bytes
 from ..inputs import multiple, whole
 from ..transformer import expert_parameters, parameters
 from .placement import Axis, groups, ring_bandwidth, spans
-from .traffic import Traffic, traffic
+from .volumes import Traffic, traffic
 
 
 def expert_traffic(model, sizes, expert_parallel, microbatches, microbatch=1, element_bytes=2):

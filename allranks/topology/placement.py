@@ -10,7 +10,7 @@ overlaps: seconds along axes add up.
 from collections import namedtuple
 
 from ..inputs import quantity, whole
-from .traffic import traffic
+from .volumes import traffic
 
 
 class Level(namedtuple("Level", "name ranks α bandwidth oversubscription")):

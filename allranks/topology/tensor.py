@@ -1,7 +1,7 @@
 """Which slice of each matrix does a tensor-parallel rank hold, and what does it send for one layer?
 
 The model: linear layers as in Megatron-LM (Shoeybi et al. 2019, section 3). X A cuts A by columns and needs
-no sum; Y B cuts B by rows, and the ranks' products are summands. Biases are left out.
+no sum; Y B cuts B by rows, and the ranks' products are partial sums. Biases are left out.
 """
 
 from collections import namedtuple
@@ -22,7 +22,7 @@ class Matrix(namedtuple("Matrix", "name weight rows widths split gradient")):
 
     weight: whether it is one, else activations. rows: of the whole matrix; widths: columns of the matrices
     that lie side by side in it (queries, keys and values), each of which is cut. split: "rows" or "columns":
-    each rank has a part; "none": each has all of it; "summands": each has a summand of all of it. gradient:
+    each rank has a part; "none": each has all of it; "partial": each has a partial sum of it. gradient:
     the same of its gradient.
     """
 
@@ -76,16 +76,16 @@ def tensor_matrices(kind, model, world_size, microbatch=1, sequence_parallel=Fal
     y = Matrix("Y", False, tokens, (inner,), "columns", "columns")
     b = Matrix("B", True, inner, (h,), "rows", "rows")
     z = Matrix("Z", False, tokens, (h,), whole_or_cut, whole_or_cut)
-    inside = Matrix("X", False, tokens, (h,), "none", "summands")
-    summands = Matrix("Z", False, tokens, (h,), "summands", "none")
+    inside = Matrix("X", False, tokens, (h,), "none", "partial")
+    partial = Matrix("Z", False, tokens, (h,), "partial", "none")
     if kind == "column":
         y = Matrix("Y", False, tokens, (f,), "columns", "columns")
         out = Matrix("Y", False, tokens, (f,), "none", "none")
         return x, inside, Matrix("A", True, h, (f,), "columns", "columns"), y, out
     if kind == "row":
         before = Matrix("Y", False, tokens, (f,), "none", "none")
-        return before, y, b, summands, z
-    return x, inside, a, y, b, summands, z
+        return before, y, b, partial, z
+    return x, inside, a, y, b, partial, z
 
 
 def tensor_calls(kind, model, world_size, microbatch=1, sequence_parallel=False, element_bytes=2):

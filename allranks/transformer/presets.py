@@ -15,11 +15,11 @@ def megatron(layers, hidden, heads):
     return decoder(layers, hidden, heads, 51200, 2048)
 
 
-def llama(layers, hidden, heads, vocabulary, sequence, kv_heads, feed_forward, **experts):
+def llama(layers, hidden, heads, vocabulary, sequence, kv_heads, feed_forward, **options):
     """A Llama: SwiGLU, RMSNorm, rotary positions, no biases (Touvron et al. 2023, section 2.2)."""
     return decoder(
         layers, hidden, heads, vocabulary, sequence, kv_heads=kv_heads, feed_forward=feed_forward,
-        gated=True, tied=False, biases=False, learned_positions=False, **experts,
+        gated=True, tied=False, biases=False, learned_positions=False, **options,
     )  # fmt: skip
 
 
@@ -58,5 +58,7 @@ PRESETS = OrderedDict(
         ("megatron-1t", megatron(128, 25600, 160)),
         # the model that this book trains: allranks.model.GPT
         ("running", decoder(4, 64, 4, 28, 64, tied=False)),
+        # the model that it serves: allranks.serving.Llama
+        ("served", llama(4, 64, 4, 28, 128, 2, 176, head_width=32)),
     ]
 )

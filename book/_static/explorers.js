@@ -9,6 +9,10 @@
 
   // ---- Python ----
 
+  /** Why an explorer cannot answer, as a reader is told it; any other error is for the console alone. */
+  class Reason extends Error {}
+  const FAULT = "its program ended with an error, which is not your doing; reloading the page starts it again";
+
   const WORKER = `
     let python;
     const start = async (machine) => {
@@ -26,9 +30,10 @@
     };
     self.onmessage = async ({ data }) => {
       try {
-        if (data.machine) { await start(data.machine); return postMessage({ ready: true }); }
-        if (data.files) return add(data.files);
-        postMessage({ id: data.id, answer: python.globals.get("answer")(data.question) });
+        if (data.machine) await start(data.machine);
+        else if (data.files) add(data.files);
+        const answer = data.question && python.globals.get("answer")(data.question);
+        postMessage({ id: data.id, answer });
       } catch (error) { postMessage({ id: data.id, failure: String(error.message || error) }); }
     };`;
 
@@ -43,7 +48,7 @@
       const script = document.createElement("script");
       script.src = source;
       script.onload = resolve;
-      script.onerror = () => reject(new Error("its Python could not be loaded"));
+      script.onerror = () => reject(new Reason("its Python could not be loaded"));
       document.head.append(script);
     });
   }
@@ -55,38 +60,40 @@
 
   const place = `${root.dataset.content_root}_static/explorers`;
 
+  function tell(worker, message, moved = []) {
+    return new Promise((resolve, reject) => {
+      waiting.set(++asked, { resolve, reject });
+      worker.postMessage({ ...message, id: asked }, moved);
+    });
+  }
+
   async function startPython() {
-    if (typeof WebAssembly === "undefined") throw new Error("this browser does not allow WebAssembly");
+    if (typeof WebAssembly === "undefined") throw new Reason("this browser does not allow WebAssembly");
+    if (typeof DecompressionStream === "undefined") throw new Reason("this browser is too old for it");
     await load(`${place}/python.js`);
     const [loader, machine] = await Promise.all([window.allRanksPython.loader, window.allRanksPython.machine].map(unpack));
     const worker = new Worker(URL.createObjectURL(new Blob([loader, "\n", WORKER], { type: "text/javascript" })));
-    await new Promise((resolve, reject) => {
-      worker.onerror = (event) => reject(new Error(event.message || "its Python could not be started"));
-      worker.onmessage = ({ data }) => (data.ready ? resolve() : reject(new Error(data.failure)));
-      worker.postMessage({ machine }, [machine]);
-    });
+    worker.onerror = (event) => waiting.forEach(({ reject }) => reject(new Error(event.message)));
     worker.onmessage = ({ data }) => {
       const { resolve, reject } = waiting.get(data.id);
       waiting.delete(data.id);
       if (data.failure) reject(new Error(data.failure));
-      else resolve(JSON.parse(data.answer));
+      else resolve(data.answer);
     };
+    await tell(worker, { machine }, [machine]);
     return worker;
   }
 
   async function loadExplorer(name) {
     const [worker] = await Promise.all([(started ??= startPython()), load(`${place}/${name}.js`)]);
     const files = JSON.parse(new TextDecoder().decode(await unpack(window.allRanksExplorers[name])));
-    worker.postMessage({ files });
+    await tell(worker, { files });
     return worker;
   }
 
   async function ask(question) {
     const worker = await (loaded[question.explorer] ??= loadExplorer(question.explorer));
-    return new Promise((resolve, reject) => {
-      waiting.set(++asked, { resolve, reject });
-      worker.postMessage({ id: asked, question: JSON.stringify(question) });
-    });
+    return JSON.parse(await tell(worker, { question: JSON.stringify(question) }));
   }
 
   // ---- one explorer ----
@@ -137,6 +144,7 @@
     async function draw() {
       if (drawing) { again = true; return; }
       drawing = true;
+      figure.setAttribute("aria-busy", "true");
       try {
         do {
           again = false;
@@ -145,17 +153,19 @@
           refuse(shown.refusal);
           if (!shown.refusal) show(shown);
         } while (again);
-      } catch (error) {
+        drawing = false;
+      } catch (error) { // which leaves `drawing` as it is: nothing is drawn any more
         stop();
         form.inert = true;
-        caption.textContent += ` This figure stays as it is: ${error.message}.`;
-        drawing = true;
-        return;
+        if (!(error instanceof Reason)) console.error(error);
+        caption.textContent += ` This figure stays as it is: ${error instanceof Reason ? error.message : FAULT}.`;
+        figure.dispatchEvent(new CustomEvent("ar-failed"));
       }
-      drawing = false;
+      figure.removeAttribute("aria-busy");
     }
 
     function show(shown) {
+      figure.dispatchEvent(new CustomEvent("ar-drawing"));
       figure.querySelector(phone.matches ? ".ar-narrow" : ".ar-wide").innerHTML = shown.svg;
       if (caption.textContent !== shown.text) caption.textContent = shown.text;
       for (const control of controls) {
@@ -239,24 +249,14 @@
     form.addEventListener("input", ({ target }) => { say(target); stop(); set({ [target.name]: read(target) }); });
     form.addEventListener("change", remember);
     form.addEventListener("click", ({ target }) => actions[target.dataset.do]?.(target));
-    const warm = () => ask({ explorer: name, settings: given, narrow: phone.matches }).catch(() => {});
-    form.addEventListener("pointerenter", warm, { once: true });
-    form.addEventListener("focusin", warm, { once: true });
+    // The stored picture is complete: Python is loaded when a hand comes near the controls, and not before.
+    const wake = () => { performance.mark("ar-needed"); draw(); };
+    form.addEventListener("pointerenter", wake, { once: true });
+    form.addEventListener("focusin", wake, { once: true });
     addEventListener("hashchange", fromAddress);
     phone.addEventListener("change", draw);
     fromAddress();
-    return { near: draw };
   }
 
-  const nearing = new IntersectionObserver((entries) => {
-    for (const entry of entries.filter((one) => one.isIntersecting)) {
-      nearing.unobserve(entry.target);
-      performance.mark("ar-needed");
-      live.get(entry.target).near();
-    }
-  }, { rootMargin: "300px" });
-
-  const live = new Map(figures.map((figure) => [figure, explorer(figure)]));
-  // One that waits is asked for by a hand on its controls: its first picture is complete.
-  figures.filter((figure) => !("waits" in figure.dataset)).forEach((figure) => nearing.observe(figure));
+  figures.forEach(explorer);
 })();

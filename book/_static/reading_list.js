@@ -111,7 +111,9 @@
 
   const filters = group("Show");
   question(filters, "topic", "Topic", [["", "all"], ...Object.entries(topics)]);
-  question(filters, "priority", "Priority", [["", "all"], ["2", "★★ and ★★★"], ["3", "★★★"]]);
+  const KINDS = [...new Set(works.map((work) => work.kind))].sort();
+  question(filters, "kind", "Kind", [["", "all"], ...KINDS.map((kind) => [kind, kind])]);
+  question(filters, "priority", "Priority", [["", "all"], ["2", "★★ and ★★★"], ["3", "★★★, start here"]]);
   question(filters, "time", "Time at most", [["", "any"], ["30", "30 min"], ["60", "1 h"], ["120", "2 h"]]);
   question(filters, "chapter", "Chapter", [["", "all"], ...Object.entries(chapters)]);
   question(filters, "progress", "Progress", [["", "all"], ["open", "not read"], ["read", "read"]]);
@@ -162,6 +164,7 @@
 
   const has = {
     topic: (work, value) => work.topic === value,
+    kind: (work, value) => work.kind === value,
     priority: (work, value) => work.priority >= Number(value),
     time: (work, value) => work.minutes <= Number(value),
     chapter: (work, value) => work.chapters.includes(value),
@@ -189,7 +192,7 @@
 
   function plan(minutes) {
     planned = minutes;
-    const steps = path(works, minutes, read, (work) => asks(work, "topic", "priority", "chapter"));
+    const steps = path(works, minutes, read, (work) => asks(work, "topic", "kind", "priority", "chapter"));
     const heading = steps.length
       ? `${count(steps.length)} in ${duration(total(steps))}, each after those it builds on:`
       : "Nothing more fits: there is less time than the next work takes, or all of it has been read.";

@@ -4,6 +4,7 @@ Change it as any JupyterHub: https://jupyterhub.readthedocs.io says what each li
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from urllib.parse import quote
@@ -33,7 +34,10 @@ hub_socket = f"http+unix://{quote(str(sockets / 'hub' / 'hub'), safe='')}"
 c.JupyterHub.hub_bind_url = c.JupyterHub.hub_connect_url = hub_socket
 c.JupyterHub.hub_socket_mode = 0o666  # only the hub and sandboxes come into its folder; tokens do the rest
 c.ConfigurableHTTPProxy.api_url = f"http+unix://{quote(str(sockets / 'proxy'), safe='')}"
-c.ConfigurableHTTPProxy.command = ["setpriv", "--pdeathsig", "KILL", "--", "configurable-http-proxy"]
+c.ConfigurableHTTPProxy.command = [
+    *("setpriv", "--pdeathsig", "KILL", "--", "node", "--require", str(HERE / "keep_alive.cjs")),
+    shutil.which("configurable-http-proxy"),
+]
 c.ConfigurableHTTPProxy.pid_file = str(folder / "proxy.pid")
 c.JupyterHub.db_url = f"sqlite:///{folder / 'hub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(folder / "cookie-secret")
@@ -62,6 +66,7 @@ c.SandboxSpawner.mem_limit = os.environ["HUB_MEMORY"]
 c.SandboxSpawner.processes = int(os.environ["HUB_PROCESSES"])
 c.SandboxSpawner.default_url = "/lab"
 c.SandboxSpawner.start_timeout = c.SandboxSpawner.http_timeout = 120
+c.SandboxSpawner.poll_interval = 1  # second until a server that died is missed, and may be started again
 c.JupyterHub.concurrent_spawn_limit = 4 * (os.cpu_count() or 1)
 c.JupyterHub.active_server_limit = int(os.environ.get("HUB_USERS", 0))  # 0: as many as come
 

@@ -7,17 +7,19 @@ import re
 import shutil
 import sys
 import threading
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from built_book import SITE, Visit, built_pages
+from built_book import SITE, STUCK, Visit, built_pages, drawn
 from playwright.sync_api import sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
 BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 VISITING = ("test_pages.py",)  # their tests share the fixture `visit`
+FONTS_LATE_S = 0.5  # after the first paint: a page must keep still also then
 QUIET = [
     "--disable-gpu",
     "--disable-background-networking",
@@ -45,14 +47,44 @@ def pytest_xdist_make_scheduler(config, log):
     return ByPage(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
+def pytest_addoption(parser):
+    """`pytest tests/browser/test_pages.py -k experts --screenshots`"""
+    parser.addoption("--screenshots", action="store_true", help="keep a picture of every page, in _build")
+    parser.addoption("--every-page", action="store_true", help="open every page from a disk, too")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items) -> None:
     """Put the pages last: each takes seconds, so that with `--no-loadscope-reorder` no worker waits long."""
     items.sort(key=lambda item: item.path.name in VISITING)
 
 
+def pytest_sessionfinish(session):
+    """Tell the process that collects the results."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["stuck"] = STUCK
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take in what a worker tells, unless it died."""
+    STUCK.extend(getattr(node, "workeroutput", {}).get("stuck", []))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name them: often, and it is not the browser alone."""
+    for name in STUCK:
+        terminalreporter.write_line(f"{name}: got no frames any more; closed, and opened again")
+
+
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files and logs nothing."""
+    """Serves files and logs nothing; formulas get their fonts late, as they do over a slow line."""
+
+    def do_GET(self) -> None:
+        """Send a file."""
+        if self.path.endswith(".woff2"):
+            time.sleep(FONTS_LATE_S)
+        super().do_GET()
 
     def log_message(self, *args) -> None:
         """Stay silent."""
@@ -134,9 +166,15 @@ def open_page(browser):
 
 
 @pytest.fixture(scope="session", params=built_pages())
-def visit(request, address, open_page):
-    """Each page of the book in turn, opened once for all the tests that look at it."""
-    visit = open_page(address + request.param, request.param)
-    visit.scroll_through()
-    yield visit
-    visit.page.close()
+def opened(request, address, open_page):
+    """Each page of the book in turn, opened once for all the tests that look at it, in a list of one."""
+    visits = [open_page(address + request.param, request.param)]
+    visits[0].scroll_through()
+    yield visits
+    visits[0].page.close()
+
+
+@pytest.fixture
+def visit(opened, open_page):
+    """The open page. One that gets no frames is closed, named, and opened again: once for each test."""
+    return drawn(opened, open_page)

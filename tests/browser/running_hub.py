@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -79,6 +80,14 @@ class Hub:
                 continue
         return found
 
+    def has_ended(self, pids) -> bool:
+        """True if none of these processes runs; the hub may not have asked yet how they ended."""
+        for pid in pids:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                    return False
+        return True
+
     def of(self, name: str) -> dict[int, str]:
         """The processes of a user's sandbox, seen from outside."""
         found = {}
@@ -113,9 +122,13 @@ class Person:
         self.page.get_by_text("The signup was successful").wait_for()
 
     def ask_for_account(self) -> None:
-        """Fill in the form for a new account, and send it."""
+        """Fill in the form for a new account, and send it.
+
+        That it has come must be waited for: the form before it has fields of the same names.
+        """
         self.page.goto(f"{self.hub.address}/hub/login")
         self.page.get_by_role("link", name="Sign up").click()
+        self.page.wait_for_url("**/hub/signup**")
         self.page.fill("#username_input", self.name)
         self.page.fill("#password_input", PASSWORD)
         self.page.fill("#password_confirmation_input", PASSWORD)
@@ -134,8 +147,29 @@ class Person:
         """Sign up, sign in, and come to the own server, on a page that is at rest."""
         self.sign_up()
         self.sign_in()
-        self.page.wait_for_url("**/lab**")
+        self.arrive()
+
+    def arrive(self) -> None:
+        """Wait for the own server's page, which the hub shows once it has started, and leave it for rest.
+
+        The hub's own pages on the way have addresses that end alike: /hub/user/NAME/lab.
+        """
+        self.page.wait_for_url(f"{self.own}/lab**")
         self.rest()
+
+    def start_again(self) -> None:
+        """What a user does whose server has died: look at the hub's page until it offers to start one.
+
+        Until the hub has asked its process, it leads to the dead server, and that page does not change.
+        """
+
+        def offered():
+            self.page.goto(f"{self.hub.address}/hub/home")
+            return self.page.get_by_role("button", name="Start My Server").is_visible()
+
+        self.hub.wait_for(offered, "the hub to notice that the server has died", 30)
+        self.page.get_by_role("button", name="Start My Server").click()
+        self.arrive()
 
     def rest(self) -> None:
         """Leave JupyterLab for a page of the own server that does nothing by itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-PAGE = "notebooks/reference/claims.html"
+PAGE = "book/claims.html"
 SHOWN = ".ar-claims tbody tr[id]:visible"
 ENTRIES = ".ar-claims tbody tr[id]"
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-from built_book import ROOT
-
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
 from allranks_book.figures import figure_html
 
 WORDS = "Loss <against> the step: it falls from 3 to 1."

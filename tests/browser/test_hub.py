@@ -6,7 +6,6 @@ import re
 import sys
 
 import nbformat
-import psutil
 import pytest
 from built_book import ROOT, SITE
 from running_hub import Hub, Person
@@ -86,7 +85,10 @@ def test_run_all_shows_what_the_page_shows(carol, notebook):
     choose(notebook, "Run", "Run All Cells")
     committed = nbformat.read(ROOT / f"{CHAPTER}.ipynb", 4).cells
     count = sum(cell.cell_type == "code" for cell in committed)
-    notebook.locator(".jp-InputPrompt", has_text=re.compile(rf"^\[{count}\]:$")).wait_for(state="attached")
+    for number in range(1, count + 1):  # a busy machine may take long for all of them, not for one
+        notebook.locator(".jp-InputPrompt", has_text=re.compile(rf"^\[{number}\]:$")).wait_for(
+            state="attached"
+        )
     notebook.keyboard.press("Control+s")
     path = f"api/contents/allranks/{CHAPTER}.ipynb"
     notebook.locator(".lm-TabBar-tab.lm-mod-current:not(.jp-mod-dirty)", has_text="all_reduce").wait_for()
@@ -106,21 +108,20 @@ def test_an_explorer_answers_to_a_slider(hub, notebook):
     before, after = (
         explorers.draw("all_reduce", {"beside": "halving_doubling", "world_size": p})["text"] for p in (4, 5)
     )
-    hub.wait_for(lambda: widget.locator("p").last.inner_text() == before, "the explorer to be drawn", 30)
+    hub.wait_for(lambda: widget.locator("p").last.inner_text() == before, "the explorer to be drawn")
 
     def answers():
         if float(slider.get_attribute("aria-valuenow")) == 4:  # JupyterLab may still be moving the focus
             slider.press("ArrowRight")
         return widget.locator("p").last.inner_text() == after
 
-    hub.wait_for(answers, "the explorer's words", 30)
+    hub.wait_for(answers, "the explorer's words")
 
 
 def test_a_deadlock_ends_by_the_interrupt_button(hub, carol, notebook):
     quiet = len(hub.of("carol"))
     cell = run_below_the_first(notebook, DEADLOCK)
     cell.locator(".jp-OutputArea-output", has_text=re.compile("(please.*){2}", re.DOTALL)).wait_for()
-    assert len(hub.of("carol")) >= quiet + 2
     press(notebook, "interrupt")
     cell.get_by_text("Interrupted: all ranks were ended").wait_for()
     assert "waiting in recv" in cell.inner_text()
@@ -145,6 +146,6 @@ def test_who_logs_out_leaves_no_process(hub, carol, notebook):
     notebook.on("dialog", lambda dialog: dialog.accept())
     choose(notebook, "File", "Log Out")
     notebook.wait_for_url("**/hub/login")
-    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in left), "carol's processes to end", 30)
+    hub.wait_for(lambda: hub.has_ended(left), "carol's processes to end", 30)
     carol.page.goto(carol.own)
     carol.page.get_by_role("button", name="Sign in").wait_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 
 import psutil
 import pytest
@@ -213,9 +214,16 @@ print("keys", [row for row in open("/proc/keys") if row.split()[7] != "keyring"]
     assert all(line.startswith(("alice: ", "bob: ")) for line in logged), logged
 
 
+def come_late(route):
+    """What a busy machine does to a page."""
+    time.sleep(0.5)
+    route.continue_()
+
+
 @pytest.mark.parametrize("name", ["..", "a b", "Alice"])
 def test_no_name_is_taken_twice_or_leads_out_of_a_folder(hub, browser, alice, name):
     person = Person(hub, browser, name)
+    person.context.route("**/hub/signup", come_late)
     person.ask_for_account()
     person.page.locator(".alert-danger:visible").wait_for()
     assert not person.page.get_by_text("The signup was successful").is_visible()
@@ -286,10 +294,8 @@ os.kill(-1, signal.SIGKILL)
 print("alive")
 """)
     assert said in ("alive\n", "the kernel died", "alive\nthe kernel died"), said
-    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in before), "bob's sandbox to end", 30)
-    bob.page.goto(f"{hub.address}/hub/spawn")
-    bob.page.wait_for_url("**/user/bob/**")
-    bob.rest()
+    hub.wait_for(lambda: hub.has_ended(before), "bob's sandbox to end", 30)
+    bob.start_again()
     assert bob.run("print('back')") == "back\n"
 
 
@@ -314,7 +320,7 @@ print(open("/tmp/daemon").read().isdigit())
     assert any("python" in command for command in before.values())
     status = bob.context.request.get(f"{hub.address}/hub/logout").status
     assert status == 200, status
-    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in before), "bob's processes to end", 30)
+    hub.wait_for(lambda: hub.has_ended(before), "bob's processes to end", 30)
     assert hub.of("bob") == {}
 
 
@@ -323,7 +329,7 @@ def test_ranks_that_still_run_end_with_the_hub(hub, alice):
     assert alice.ranks < set(everybody)
     hub.process.send_signal(signal.SIGTERM)
     hub.process.wait(60)
-    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in everybody), "all to end", 30)
+    hub.wait_for(lambda: hub.has_ended(everybody), "all to end", 30)
 
 
 def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_path, request):
@@ -334,7 +340,7 @@ def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_pa
     assert any("configurable-http-proxy" in command for command in everybody.values())
     psutil.Process(of_the_hub).kill()
     hub.process.wait(30)
-    hub.wait_for(lambda: not any(psutil.pid_exists(pid) for pid in everybody), "all to end", 30)
+    hub.wait_for(lambda: hub.has_ended(everybody), "all to end", 30)
     hub.end()
     again = Hub(tmp_path, HUB_PORT=hub.address.rsplit(":", 1)[1])
     again.end()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 import yaml
+from allranks_book import chapter_map, contents
 from built_book import ROOT
 
 from allranks import explorers, schedules, simulate
 from allranks.explorers.controls import Choice, Integer, Scale, settings
-
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-from allranks_book import chapter_map, contents
 
 FIRST_PAGE = "book/index.html"
 TOO_LONG = """all => all.filter(one =>

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from built_book import AXE, ROOT
 
+CONTRAST = ROOT / "tests" / "browser" / "contrast.js"
 SCREENSHOTS = ROOT / "_build" / "screenshots"
 FIRST_LOAD_KB = 250
 WITH_EXPLORERS_KB = 540  # the page of all ten explorers, read to its end; the others stay below 500
@@ -35,10 +36,64 @@ OPEN_ALL = """() => {
   document.querySelectorAll(".toggle-hidden").forEach(box => box.classList.remove("toggle-hidden"));
   return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
+# Goes through all slides and back by keys that land where the focus is. Counts, for every text, picture and
+# control that the page shows, on how many slides it is seen.
+WALK = """() => {
+  const article = document.querySelector("article.bd-article");
+  const press = key => document.activeElement.dispatchEvent(
+    new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+  const all = "p, pre, li, h1, h2, h3, td, img, svg, summary, label, div.math";
+  const leaves = [...article.querySelectorAll(`section :is(${all})`)].filter(one => one.checkVisibility());
+  const kept = [...article.firstElementChild.querySelectorAll("*")];
+  press("p");
+  const status = document.querySelector(".ar-lecture-bar [role=status]");
+  const number = () => Number(status.textContent.split(" / ")[0]);
+  press("Home");
+  const seen = new Map(leaves.map(one => [one, 0]));
+  const forth = [], back = [], wide = [], tall = [], spoilt = [], small = [];
+  const size = one => one ? parseFloat(getComputedStyle(one).fontSize) : Infinity;
+  for (let presses = 0; presses < 1000; presses += 1) {
+    const n = number();
+    if (forth.at(-1) !== n) {
+      forth.push(n);
+      const shown = leaves.filter(one => one.checkVisibility());
+      shown.forEach(one => seen.set(one, seen.get(one) + 1));
+      if (article.scrollWidth > article.clientWidth) wide.push(n);
+      const code = shown.filter(one => one.matches(".cell_input pre"));
+      if (code.some(one => one.scrollWidth > one.clientWidth + 1)) wide.push(n);
+      if (article.scrollHeight > article.clientHeight + 2) tall.push(n);
+      const box = shown.findIndex(one => one.closest(".predict"));
+      if (box >= 0 && shown.slice(box).some(one => !one.closest(".predict"))) spoilt.push(n);
+      if (size(shown.find(one => one.matches("p:not(.admonition-title, table p)"))) < 22.9) small.push(n);
+      if (size(code[0]) < 17.5) small.push(n);
+    }
+    const scrolled = article.scrollTop;
+    press("PageDown");
+    if (number() === n && article.scrollTop === scrolled) break;
+  }
+  do { back.push(number()); press("PageUp"); } while (number() !== back.at(-1));
+  const moved = kept.filter((one, at) => article.firstElementChild.querySelectorAll("*")[at] !== one).length;
+  const total = Number(status.textContent.split(" / ")[1]);
+  press("Escape");
+  return {total, forth, back, wide, tall, spoilt, small, moved,
+          odd: [...seen].filter(([, times]) => times !== 1).map(([one, n]) => `${n}: ${one.outerHTML}`)};
+}"""
 # Of the rules that nothing breaks, axe need not describe every element that it has looked at.
-FINDINGS = """() => axe.run(document, {preload: false, resultTypes: ["violations"]}).then(result =>
-  result.violations.map(rule => `${rule.id}: ${rule.help}\\n` +
-    rule.nodes.map(node => `    ${node.html.slice(0, 200)}`).join("\\n")))"""
+FINDINGS = """(rules) => axe.run(document, {
+  preload: false,
+  resultTypes: ["violations"],
+  rules: {"color-contrast": {enabled: false}},
+  ...(rules && {runOnly: {type: "rule", values: rules}}),
+}).then(result => result.violations.map(rule => `${rule.id}: ${rule.help}\\n` +
+  rule.nodes.map(node => `    ${node.html.slice(0, 200)}`).join("\\n")))"""
+# All of axe's rules once; again only what the colours, or the width, can change. Contrast is contrast.js's.
+VIEWS = {
+    (1280, "light"): None,
+    (1280, "dark"): ["link-in-text-block"],
+    (390, "light"): ["target-size", "scrollable-region-focusable"],
+}
+AT_ONCE = "*, *::before, *::after { transition: none !important }"  # or colours take a while to change
+SEEN = ("book/index.html", "notebooks/foundations/ranks.html", "notebooks/pipeline_parallel/one_f_one_b.html")
 
 
 def test_asks_no_other_host(visit):
@@ -103,9 +158,27 @@ def test_stored_figures_are_drawn(visit):
         assert figures.nth(index).locator("[role=img]").get_attribute("aria-label")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_is_accessible(visit, theme, width):
+def test_is_walked_through_as_a_lecture(visit):
+    page = visit.page
+    if not visit.name.startswith("notebooks/") or page.locator("article section").count() < 2:
+        return
+    page.set_viewport_size({"width": 1280, "height": 720})
+    walked = page.evaluate(WALK)
+    every = list(range(1, walked["total"] + 1))
+    assert len(every) >= 2
+    assert walked["forth"] == every
+    assert walked["back"] == every[::-1]
+    assert walked["odd"] == []
+    assert walked["moved"] == 0
+    assert walked["wide"] == []
+    assert walked["spoilt"] == [], "a prediction and what comes after it are on one slide"
+    assert walked["small"] == []
+    assert len(walked["tall"]) <= 2, "at most two pieces of a chapter are too tall for a slide"
+    assert visit.problems == []
+
+
+@pytest.mark.parametrize("width, theme", VIEWS)
+def test_is_accessible(visit, width, theme, request):
     if not AXE.exists():
         pytest.fail("axe-core is missing: run `npm ci`.", pytrace=False)
     page = visit.page
@@ -113,13 +186,19 @@ def test_is_accessible(visit, theme, width):
     page.emulate_media(color_scheme=theme)
     page.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
     page.evaluate("scrollTo(0, 0)")
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    name = visit.name.removesuffix(".html").replace("/", "-")
-    page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.jpg", full_page=True, quality=80)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
+        page.add_style_tag(content=AT_ONCE)
     page.evaluate(OPEN_ALL)
-    assert page.evaluate(FINDINGS) == []
+    found = page.evaluate(FINDINGS, VIEWS[width, theme])
+    contrast = page.evaluate(CONTRAST.read_text())
+    assert contrast["measured"] > 5
+    found += contrast["complaints"]
+    if found or visit.name in SEEN or request.config.getoption("screenshots"):
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        name = visit.name.removesuffix(".html").replace("/", "-")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.jpg", full_page=True, quality=80)
+    assert found == []
 
 
 def test_fits_a_phone(visit):

@@ -6,7 +6,8 @@ import json
 import re
 
 import pytest
-from allranks_book import permalinks
+import yaml
+from allranks_book import ledger
 from built_book import ROOT
 
 from allranks import claims
@@ -17,13 +18,17 @@ CHAPTERS = sorted(
 ZERO = "notebooks/sharding/zero"
 
 
+REDIRECTS = yaml.safe_load((ROOT / "book" / "redirects.yaml").read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_code_cell_formula_and_table_has_an_address(chapter, site):
     text = (site / f"{chapter}.html").read_text(encoding="utf-8")
     ids = re.findall(r"""\bid=["']([^"' ]+)""", text)
     cells = json.loads((ROOT / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
     expected = {f"{cell['id']}-cell" for cell in cells if cell["cell_type"] == "code"}
-    assert expected == {name for name in ids if name.endswith("-cell")}
+    gone = {old.partition("#")[2] for old in REDIRECTS if old.startswith(f"{chapter}.html#")}
+    assert expected == {name for name in ids if name.endswith("-cell")} - gone
     names = {cell["id"] for cell in cells}
     for kind, class_ in (("eq", r'<div class="math'), ("table", r'<table class="table')):
         anchors = [found for name in ids if (found := re.fullmatch(rf"(.+)-{kind}-\d+", name))]
@@ -34,16 +39,16 @@ def test_every_code_cell_formula_and_table_has_an_address(chapter, site):
 
 
 def test_every_published_number_links_to_itself_and_is_linked_by_the_chapter_that_checks_it(site):
-    ledger = (site / "notebooks/reference/claims.html").read_text(encoding="utf-8")
+    page = (site / "book/claims.html").read_text(encoding="utf-8")
     for claim in claims.table().claims:
-        assert ledger.count(f'class="headerlink" href="#{claim.id}"') == 1, claim.id
+        assert page.count(f'class="headerlink" href="#{claim.id}"') == 1, claim.id
     ring = (site / "notebooks/foundations/all_reduce.html").read_text(encoding="utf-8")
-    assert 'href="../reference/claims.html#patarasuk-ring">patarasuk-ring</a>' in ring
+    assert 'href="../../book/claims.html#patarasuk-ring">patarasuk-ring</a>' in ring
 
 
 def test_a_string_that_is_no_published_number_stays_code():
-    quoted = permalinks.QUOTED.search('<span class="s2">&quot;halving-doubling&quot;</span>')
-    assert permalinks.claim_link(quoted, "x.html") == quoted[0]
+    quoted = ledger.QUOTED.search('<span class="s2">&quot;halving-doubling&quot;</span>')
+    assert ledger.claim_link(quoted, "x.html") == quoted[0]
 
 
 def test_a_link_appears_on_hover_and_copies_its_address(browser, address):

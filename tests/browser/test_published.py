@@ -8,7 +8,7 @@ from allranks_book.addresses import leading_on, moved_sections, offered, redirec
 
 
 def test_the_book_keeps_its_addresses(site):
-    if said := complaints(published(PUBLISHED), offered(site)):
+    if said := complaints(published(PUBLISHED), offered(site), redirects()):
         pytest.fail(said, pytrace=False)
 
 

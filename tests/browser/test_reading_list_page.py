@@ -64,7 +64,7 @@ def test_the_whole_list_is_there_without_scripts(address, open_page):
     assert page.locator(f"{WORKS} a.external").count() >= len(works)
     assert page.locator("form.ar-reading, .ar-read").count() == 0
     terms = set(page.locator(f"{WORKS} > dl > dt").all_inner_texts())
-    assert {"Insight", "Read", "First", "Runs in", "Lab", "Checked", "State", "Corrected"} == terms
+    assert {"Insight", "Read", "First", "Runs in", "Related", "Checked", "State", "Corrected"} == terms
     page.close()
 
 
@@ -79,7 +79,7 @@ def test_the_bibliography_can_be_fetched_without_scripts(address, open_page, sit
 
 
 def test_each_question_has_a_label_and_all_is_shown_at_first(page):
-    for label in ("Topic", "Priority", "Time at most", "Chapter", "Progress", "Sort by"):
+    for label in ("Topic", "Kind", "Priority", "Time at most", "Chapter", "Progress", "Sort by"):
         assert page.get_by_label(label, exact=True).input_value() == ""
     works = stored(page)
     assert shown(page) == list(works)
@@ -90,6 +90,7 @@ def test_each_question_has_a_label_and_all_is_shown_at_first(page):
     "label, option, fits",
     [
         ("Topic", "sharding", lambda work: work["topic"] == "sharding"),
+        ("Kind", "blog", lambda work: work["kind"] == "blog"),
         ("Priority", "3", lambda work: work["priority"] == 3),
         ("Time at most", "30", lambda work: work["minutes"] <= 30),
         ("Chapter", "sharding/zero", lambda work: "sharding/zero" in work["chapters"]),
@@ -103,10 +104,13 @@ def test_a_filter_shows_what_it_says(page, label, option, fits):
 
 
 def test_filters_are_combined_and_topics_without_works_go(page):
-    choose(page, Topic="pipeline", Priority="3")
+    choose(page, Topic="pipeline", Priority="2")
     works = stored(page)
     assert {works[key]["topic"] for key in shown(page)} == {"pipeline"}
-    assert page.locator("article section > h2:visible").all_inner_texts() == ["Pipeline parallelism"]
+    assert page.locator("article section > h2:visible").all_inner_texts() == [
+        "Start here",
+        "Pipeline parallelism",
+    ]
     page.get_by_role("button", name="Show all").click()
     assert shown(page) == list(works)
 
@@ -217,7 +221,13 @@ def test_bibtex_of_what_is_shown_is_saved(page):
 
 def test_the_keyboard_reaches_and_moves_every_control(page):
     page.get_by_label("Topic", exact=True).focus()
-    names = ["ar-reading-priority", "ar-reading-time", "ar-reading-chapter", "ar-reading-progress"]
+    names = [
+        "ar-reading-kind",
+        "ar-reading-priority",
+        "ar-reading-time",
+        "ar-reading-chapter",
+        "ar-reading-progress",
+    ]
     for name in [*names, "ar-reading-sort", "ar-reading-hours"]:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == name

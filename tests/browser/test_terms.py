@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
-from built_book import ROOT
+from allranks_book import terms
 from docutils import nodes
 from sphinx import addnodes
-
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-from allranks_book import terms
 
 CHAPTER = "notebooks/sharding/zero.html"
 GATHER = 'a[href$="glossary.html#term-all-gather"]:not(.ar-whole)'

@@ -194,6 +194,12 @@ def test_the_command_that_the_launch_tests_run_under_finds_them():
     assert "test_a_rank_that_raises_is_named_while_the_others_wait" in done.stdout
 
 
+@pytest.fixture
+def without_plugins(monkeypatch):
+    """A suite of two lines needs none, and their imports take longer than it does."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.mark.parametrize(
     "source, passed, failed, message",
     [
@@ -201,7 +207,9 @@ def test_the_command_that_the_launch_tests_run_under_finds_them():
         ("import nowhere_to_be_found", 0, 1, "collection failure"),
     ],
 )
-def test_a_suite_s_failures_come_with_their_messages(tmp_path, source, passed, failed, message):
+def test_a_suite_s_failures_come_with_their_messages(
+    tmp_path, without_plugins, source, passed, failed, message
+):
     (tmp_path / "test_it.py").write_text(source)
     suite = suites.Suite(
         "small", "two tests", False, [str(tmp_path / "test_it.py"), "-q", "--rootdir", str(tmp_path)]
@@ -211,7 +219,7 @@ def test_a_suite_s_failures_come_with_their_messages(tmp_path, source, passed, f
     assert message in found.failures[0][1]
 
 
-def test_a_suite_that_does_not_end_is_a_failure(tmp_path):
+def test_a_suite_that_does_not_end_is_a_failure(tmp_path, without_plugins):
     (tmp_path / "test_it.py").write_text("import time\ndef test_long(): time.sleep(60)")
     suite = suites.Suite("long", "a long test", False, [str(tmp_path / "test_it.py"), "-q"])
     assert suites.run(suite, CPU, tmp_path, 3).failures == [("long", "pytest was still running after 3 s")]

@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import inspect
 
-from test_layers import ARITHMETIC, LAYER, PACKAGE
+from layers import ARITHMETIC, LAYER, PACKAGE
 
 
 def module_files():

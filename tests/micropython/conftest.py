@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from arithmetic import FILES, MODULES
-from test_layers import PACKAGE
+from layers import PACKAGE
 
 RUNNER = Path(__file__).with_name("run.mjs")
 SECONDS = 60

@@ -64,13 +64,26 @@ def model(draw):
 def schedule(draw):
     """The source of a schedule with two arguments that every kind accepts."""
     name = draw(st.sampled_from(["gpipe", "one_f_one_b", "pipedream", "zb_h1", "zb_h2", "zb_v", "dualpipe"]))
-    stages = draw(st.sampled_from([2, 4]))
-    return f"schedules.{name}({stages}, {stages * draw(st.integers(2, 3))})"
+    stages, microbatches = draw(st.sampled_from([(2, 4), (2, 6), (4, 8)]))
+    return f"schedules.{name}({stages}, {microbatches})"
 
 
 TIMELINE = schedule().map(lambda made: f"simulate.simulate({made}, 1.0, 1.25, 0.75, 0.125)")
 DURATION = choice(0.5, 1, 1.0, 1.5, 2, 0.125, 3.7)
 PARALLEL = choice(1, 1, 2, 4, 8)
+
+REQUESTS = st.tuples(choice(2, 9.5), whole(1, 9)).map(
+    lambda drawn: (
+        f"inference.requests(inference.poisson({drawn[0]}, 6, {drawn[1]}), "
+        f"inference.lengths(1, 20, 6, {drawn[1]}), inference.lengths(1, 12, 6, {drawn[1]}))"
+    )
+)
+ENGINE = choice(1, 2).map(
+    lambda ranks: f"inference.engine(transformer.PRESETS['llama3-8b'], 'h100', {ranks}, overhead=0.05)"
+)
+SERVED = st.tuples(REQUESTS, ENGINE).map(
+    lambda drawn: f"inference.serve({drawn[0]}, {drawn[1]}, pages=8, page=4)"
+)
 
 # The first pattern that matches the whole name of a parameter says what it is given.
 NAMES = {
@@ -80,6 +93,7 @@ NAMES = {
     "stages": choice(1, 2, 2, 4, 4),
     "microbatches": choice(1, 2, 4, 4, 8, 8, 12, 16),
     "chunks": whole(1, 3),
+    "group": choice(None, 4, 8),
     "rank|stage": whole(0, 3),
     "world_size|ranks|devices": choice(1, 2, 3, 4, 7, 8, 16, 64, 1000, 1024),
     "layers": choice(1, 2, 3, 12, 96),
@@ -99,10 +113,14 @@ NAMES = {
     "element": choice(1, 2, 4, 0.5),
     "held": choice(1, 2, 4, 1.75),
     "sequences|prefetched": whole(0, 64),
+    "units": choice(1, 2, 96),
     "sizes": source(st.lists(st.integers(0, 10**8), max_size=12)),
     "first|cap|bucket": choice(2**20, 25 * 2**20),
     "latent|rotary|rows|row_elements": choice(1, 64, 512, 513),
     "optimizer|weights": choice("device", "cpu", "nvme"),
+    "intensity": source(st.floats(1, 1e6)),
+    "state": choice("weights", "optimizer", "checkpoints"),
+    "interval": choice(1, 2, 8),
     "efficiency": source(st.floats(0.01, 0.99)),
     "unit_parameters": amount(0, 10**9),
     "α|.*latency": source(st.floats(0, 1e-3)),
@@ -140,6 +158,14 @@ NAMES = {
 }
 # A parameter that means something else in one function: "module.function.parameter".
 HERE = {
+    "deepspeed_config.*.config": choice(
+        {
+            "train_batch_size": 4032000,
+            "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+        },
+        {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "fp16": {"enabled": True}},
+        '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}',
+    ),
     "hardware.by_name.records": st.just("[hardware.LINKS['nvlink-4'], hardware.LINKS['pcie-5']]"),
     "hardware.(accelerator|peak|ridge).name": key_of(table("hardware", "ACCELERATORS")),
     "hardware.link.name": key_of(table("hardware", "LINKS")),
@@ -155,6 +181,11 @@ HERE = {
     "collectives.round_cost.one_round": st.just("collectives.all_reduce_rounds('ring', 4)[0]"),
     "collectives.round_cost.chunks": choice(4, 1),
     "collectives.meeting.(one|other)": choice((1e-5, 1e-9), (3e-5, 5e-10), (1e-6, 2e-9)),
+    "collectives.*.links": choice("infiniband-ndr", "nvlink-4").map(
+        lambda name: f"hardware.protocols({name})"
+    ),
+    "collectives.flat_rings.rings": choice(1, 1, 2, 4),
+    "hardware.protocols.name": key_of(table("hardware", "LINKS")),
     "collectives.overlapped.ready": choice([0.5, 1.0, 2.25]),
     "collectives.(overlapped|bucketed_backward).buckets": choice([[0], [1, 2]], [[0, 1], [2]]),
     "collectives.overlapped.all_reduces": choice([0.25, 1.5], [2.0, 0.5], [0.0, 1e-3], [2.0]),
@@ -162,10 +193,17 @@ HERE = {
     "collectives.bucketed_backward.backward": choice(0.05, 1),
     "collectives.bucketed_backward.algorithm": choice("ring", "double_tree"),
     "topology.traffic.sizes": choice({"tp": 2, "pp": 2}, {"tp": 4, "cp": 2, "dp": 3}, {}),
+    "topology.fat_tree_switches.ports": choice(64, 48),
+    # Graphs are small: MicroPython's hash of a tuple is a sum, so a dict of n nodes takes it about n² steps.
+    "topology.fat_tree_graph.ports": choice(4, 6, 6, 5),
+    "topology.fat_tree_graph.oversubscription": choice(2, 3, 1, 2),
     "topology.fat_tree.*.(ports|oversubscription)": choice(4, 8, 2, 1),
     "topology.fat_tree_switches.hosts": choice(16, 128, 27648),
     "topology.(rail|rail_graph).units": choice(1, 2),
-    "topology.dragonfly.*.(routers|hosts_per_router|global_links)": choice(2, 4, 1, 3),
+    "topology.rail_graph.(nodes|ranks_per_node)": choice(1, 2, 4),
+    "topology.dragonfly_graph.(routers|hosts_per_router|global_links)": choice(2, 1, 3),
+    "topology.dragonfly.(routers|hosts_per_router|global_links)": choice(2, 4, 1, 3),
+    "topology.torus_graph.sides": st.lists(whole(1, 3), min_size=1, max_size=3),
     "topology.torus.*.sides": st.lists(whole(1, 4), min_size=1, max_size=3),
     "topology.groups.axes": choice("tp", "pp", ("tp", "dp"), "dp"),
     "topology.(place|layout_seconds).options": st.fixed_dictionaries({"sequence": choice(8)}),
@@ -186,8 +224,10 @@ HERE = {
     "precision.*.low": whole(-20, -15),
     "precision.*.high": whole(-14, 0),
     "attention.*.split": choice("contiguous", "zigzag"),
+    "attention.(document_pairs|attended).sequence": choice(16),
     "attention.*.sequence": choice(16, 64, 4096, 65536),
     "attention.*.context_parallel": choice(1, 2, 4, 8),
+    "attention.*.documents": choice([16], [3, 13], [3, 1, 12]),
     "attention.*.causal": choice(False, True),
     "attention.*.(rank|hop)": choice(0, 0, 1, 3),
     "attention.*.(queries|keys)": choice((0, 8), (4, 12), (8, 16), (32, 33)),
@@ -214,16 +254,19 @@ HERE = {
         "tp=2, pp=2, dp=2, microbatches=4, chunks=2",
         "tp=4, cp=2, dp=4, ep=4, zero_stage=3, microbatch=2, recomputation='full'",
         "pp=3, dp=2, zero_stage=0, microbatches=5, recomputation='selective'",
+        "tp=2, pp=3, dp=2, zero_stage=2, microbatches=4, chunks=2",
     ).map(lambda sizes: f"plan.layout({eval(sizes)})"),
     "plan.*.accelerator": key_of(table("hardware", "ACCELERATORS")).map(
         lambda name: f"hardware.ACCELERATORS[{name}]"
     ),
     "plan.*.(inside|between)": key_of(table("hardware", "LINKS")).map(lambda name: f"hardware.LINKS[{name}]"),
+    "plan.plans.devices": choice(1, 2, 3, 4),  # 6 devices have hundreds of plans, which `layouts` lists
+    "plan.plans.batch": choice(1, 4),
     "plan.*.devices": choice(1, 2, 4, 6),
     "plan.*.batch": choice(1, 4, 6),
     "plan.*.number": whole(1, 5000),
     "plan.*.devices_per_node": choice(1, 2, 4, 8),
-    "plan.*.overlap": choice(0.0, 0.5, 1.0),
+    "plan.*.(overlap|attended)": choice(0.0, 0.5, 1.0),
     "plan.*.capacity": choice(8e10, 10**9),
     "plan.*.order": choice(("tp", "cp", "dp", "pp"), ("tp", "cp", "pp", "dp")),
     "plan.*.axes": choice(("tp",), ("dp",), ("cp", "dp")),
@@ -231,7 +274,7 @@ HERE = {
     "plan.*.at_most": choice({"tp": 2}, {"cp": 1}),
     "plan.*.zero_stages": choice((0, 1), (1, 2, 3)),
     "plan.*.recomputations": choice(("none",), ("full", "none")),
-    "plan.(plans|price).options": st.fixed_dictionaries(
+    "plan.(plans|price|parts).options": st.fixed_dictionaries(
         {
             "inside": st.just("hardware.LINKS['nvlink-4']"),
             "between": st.just("hardware.LINKS['infiniband-ndr']"),
@@ -250,7 +293,116 @@ HERE = {
     "inputs.one_of.allowed": choice((1, 2, 3), ("a", 1)),
     "inputs.multiple.of": whole(1, 4),
     "inputs.whole.at_least|inputs.whole.at_most": whole(0, 9),
-    "transformer.llama.experts": st.fixed_dictionaries(
+    "batches.*.(local|mean|noise|least|base_rate)": source(st.floats(1e-3, 1e3)),
+    "batches.*.(per_rank|base_batch)": choice(1, 2, 4, 8),
+    "batches.noise_scale(_of_run)?.measured": source(
+        st.lists(st.tuples(st.floats(1, 9), st.floats(0.5, 1)), min_size=5, max_size=9)
+    ),
+    "batches.least_steps.measured": whole(1, 999),
+    "batches.*.window": choice(5, 2),
+    "local_updates.table_.*.parameters": choice(1e9, 10e9, 100e9, 2e9),
+    "local_updates.*.gbits": choice(0.5, 20, 300),
+    "local_updates.table_.*.way": st.fixed_dictionaries({"every": choice(3, 10), "size": choice(3, 6)}),
+    "local_updates.*.(layers)": choice(6, 12),
+    "local_updates.*.size": choice(3, 2),
+    "local_updates.*.every": choice(1, 10),
+    "local_updates.*.fragments": choice(1, 4),
+    "local_updates.*.delay": choice(0, 1, 2),
+    "local_updates.*.rounds": choice(1, 3),
+    "local_updates.*.(step|message|target)": choice(0.5, 0.8, 2),
+    "local_updates.*.(layer_bits|link|parameters)": choice(1e9, 2.5e8),
+    "local_updates.*.bits": choice(4, 16),
+    "local_updates.seconds.sent": choice([[0, 1], []], [[], [0], [1, 2]]),
+    "local_updates.last_below.utilizations": choice([0.1, 0.6, 0.9], [0.9], []),
+    "compression.*.(density|share|warm_up)": source(st.floats(1e-4, 1)),
+    "compression.*.method": choice("dense", "top_k", "one_bit", "power_sgd"),
+    "compression.*.(factors|rate)": amount(1, 10**9),
+    "compression.*.bandwidth": source(st.floats(1e6, 1e12)),
+    "compression.*.options": st.fixed_dictionaries({"density": choice(0.01), "factors": choice(0, 1000)}),
+    "compression.*.(bits|of)": choice(1, 4, 16),
+    "compression.elements_of.shape": choice((64,), (16, 64), (8, 3, 3, 3), ()),
+    "compression.power_sgd_elements.shapes": choice([(64,), (16, 64)], [(8, 3, 3, 3)], []),
+    "compression.power_sgd_elements.rank": whole(1, 4),
+    "parameter_server.sent_bytes.slices": choice([8, 0, 0], [2.5, 2.5, 3], [1, 1, 1, 5]),
+    "parameter_server.sent_bytes.workers": choice([1, 2], [0, 1, 2], []),
+    "parameter_server.*.workers": choice(2, 3, 8, 64),
+    "parameter_server.best_slices.spare": whole(0, 2),
+    "parameter_server.staleness.turns": source(st.lists(st.integers(1, 4), max_size=12)),
+    "parameter_server.most_staleness.pushes": whole(64, 999),
+    "parameter_server.largest_rate.staleness": whole(0, 99),
+    "muon.*.sizes": choice([64, 64, 256], [7], []),
+    "muon.*.holders": choice([1, 2, 2], [2], [1]),
+    "muon.*.costs": choice([7, 7, 6, 6, 5], [1.5, 2]),
+    "muon.*.(rows|columns|dimension)": whole(1, 64),
+    "muon.*.(tokens|copies|rank|steps)": whole(1, 64),
+    "muon.needs.optimizer": choice("AdamW", "Muon", "Shampoo", "Dion"),
+    "inference.*.model": choice("gpt2", "llama3-8b", "served").map(
+        lambda name: f"transformer.PRESETS[{name}]"
+    ),
+    "inference.*.(new|past)": choice(1, 7, 2048),
+    "inference.(step|weight_bytes|largest_batch|decode_seconds).(sequences|tokens)": choice(1, 3, 512),
+    "inference.*.ranks": choice(1, 2, 4, 16),
+    "inference.*.(senders|receivers)": choice(1, 2, 4),
+    "inference.(moved_bytes|recompute_flops|.*break_even.*).tokens": choice(1, 33, 8192),
+    "inference.moved_bytes.page": choice(1, 16),
+    "inference.*.(flops|computing|moving)": amount(0.001, 10**15),
+    "inference.mooncake_break_even.(groups|attention|dense)": choice(1, 4, 8),
+    "inference.cache_link.name": choice("nvlink-4", "ethernet-25"),
+    "inference.serve_(split|replicas).requests": REQUESTS,
+    "inference.serve_(split|replicas).(engine|decoder)": ENGINE,
+    "inference.serve_replicas.policy": choice("static", "continuous", "chunked"),
+    "inference.serve_replicas.options": st.fixed_dictionaries({"budget": choice(5, 64), "page": choice(4)}),
+    "inference.serve_(split|replicas).(servers|prefills|decodes)": choice(1, 2, 7),
+    "inference.serve_split.link": choice((0.0, 0.0), (0.25, 0.125)),
+    "inference.serve_split.(budget|slots|page)": choice(2, 5, 64),
+    "inference.serve_split.pages": choice(None, 8, 30),
+    "inference.*.(x|y|together)": choice(1, 2, 8),
+    "inference.*.layout": choice("1D", "2D", "gathered"),
+    "inference.decode_seconds.algorithm": choice("ring", "recursive_doubling"),
+    "inference.*.capacity": amount(0, 10**12),
+    "inference.*.absorbed": choice(False, True),
+    "inference.*.width": choice(64, 128),
+    "inference.serve.requests": REQUESTS,
+    "inference.serve.engine": ENGINE,
+    "inference.serve.policy": choice("static", "continuous", "chunked"),
+    "inference.serve.(budget|slots|page)": choice(2, 5, 64),
+    "inference.serve.pages": choice(None, 8, 30),
+    "inference.*.run": SERVED,
+    "inference.*.served": SERVED.map(lambda run: f"{run}.served[0]"),
+    "inference.*.(first|later)": choice(0.5, 2),
+    "inference.(mean|percentile).values": choice([1.5, 0.5, 3], [2], [0.25, 7, 1], [4, 4], [9.5, 1e-3], []),
+    "inference.percentile.share": choice(0, 0.5, 0.99, 1),
+    "inference.engine.tensor_parallel": choice(1, 2, 8),
+    "inference.engine.overhead": choice(0, 0.001),
+    "inference.constant.seconds": choice(0.5, 2),
+    "inference.*.rate": choice(0.5, 3, 12.5),
+    "inference.*.variation": choice(0.5, 1, 3),
+    "inference.(evenly|poisson|gamma|lengths).count": choice(1, 2, 20),
+    "inference.*.(seed|low)": whole(1, 9),
+    "inference.*.high": choice(9, 64),
+    "inference.*.arrivals": choice([0.5, 1], [0.25, 3.5]),
+    "inference.*.(prompts|outputs)": choice(3, [4, 5], [1]),
+    "inference.(mean_wait|prefill|.*_prefill).seconds": choice(0.05, 0.1, 0.3),
+    "inference.*.speed_up": choice(1, 1.5, 4),
+    "inference.*.(acceptance|cost)": choice(0.0, 0.3, 0.8, 1),
+    "inference.*.guesses": choice(0, 1, 5),
+    "inference.Engine.seconds.(tokens|pairs|cached)": whole(0, 9000),
+    "lowering.lower.(forward|input_grad|weight_grad)": choice(0.5, 1, 1.0, 2, [1, 2, 1, 3.5], [0.25, 1]),
+    "lowering.consumer.result": source(
+        st.tuples(st.sampled_from("FB"), st.integers(0, 9), st.integers(0, 9))
+    ),
+    "lowering.check.program": st.tuples(st.sampled_from(["lower", "unbatched"]), schedule()).map(
+        lambda chosen: f"lowering.{chosen[0]}({chosen[1]})"
+    ),
+    "streams.Judge.*.number": whole(0, 3),
+    "streams.Judge.*.group": choice("pp", "dp"),
+    "streams.Judge.*.members": choice((0, 1, 2, 3)),
+    "streams.Judge.*.parts": choice(
+        [("send", 1, "3 × float32", 12, None)],
+        [("recv", 0, "", 4, None)],
+        [("all_reduce", None, "2", 8, None)],
+    ).map(lambda parts: f"[streams.Part(*part) for part in {parts}]"),
+    "transformer.llama.options": st.fixed_dictionaries(
         {"experts": choice(4, 8), "active_experts": choice(2)}
     ),
     "transformer.llama.sequence": choice(8, 8192),
@@ -262,7 +414,11 @@ OBJECTS = {
     "collectives.Cost": st.just("collectives.ring_all_reduce(1000, 4)"),
     "collectives.Overlap": st.just("collectives.overlapped([0.5, 1.0, 2.25], [[0], [1, 2]], [0.25, 1.5])"),
     "collectives.Levels": st.just("collectives.hierarchical_all_reduce(1000, 4, 2)"),
+    "inference.Engine": ENGINE,
+    "inference.Step": st.just("inference.step(transformer.PRESETS['llama3-8b'], 1, 100, 7)"),
+    "streams.Judge": choice(0, 64).map(lambda buffered: f"streams.Judge(4, {buffered})"),
     "topology.Network": st.just("topology.fat_tree(8, 2)"),
+    "plan.Communication": st.just("plan.Communication(1.0, 0.0, 0.5, 0.25, 2.0)"),
     "plan.Parts": choice(0.0, 0.5, 3.0).map(
         lambda tensor: f"plan.Parts(3.25, 1.0, 0.0, {tensor}, 0.0, 0.0, 0.25, 2.0, 0.125, 0.0)"
     ),
@@ -270,8 +426,25 @@ OBJECTS = {
 # Bad arguments; and the parameters whose parts are read in order, about which Python itself complains.
 SPOILED = ["0", "-1", "2.5", "True", "None", "'nonsense'", "float('nan')"]
 
-NOT_SPOILED = ("self", "mesh", "levels", "sizes", "one_round", "ready", "buckets", "all_reduces")
-NOT_SPOILED += ("loads", "routes", "dispatches", "dispatched", "queries", "keys")
+NOT_SPOILED = ("self", "mesh", "levels", "sizes", "one_round", "ready", "buckets", "all_reduces", "links")
+NOT_SPOILED += (
+    "result",
+    "program",
+    "members",
+    "parts",
+    "loads",
+    "routes",
+    "dispatches",
+    "dispatched",
+    "queries",
+    "keys",
+    "requests",
+    "engine",
+    "run",
+    "served",
+    "values",
+    "arrivals",
+)
 
 
 def find(patterns, name):

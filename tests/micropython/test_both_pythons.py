@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import re
 import sys
 from inspect import Parameter, Signature, signature
 
@@ -20,6 +21,11 @@ for module in MODULES:
     canonical.load(module)
 
 
+def as_read(message):
+    """A sentence with its numbers to 12 digits: MicroPython may write another last digit of a float."""
+    return re.sub(r"-?\d+\.\d+(e[-+]?\d+)?", lambda number: f"{float(number[0]):.12g}", message)
+
+
 def difference(page, here, where="the result"):
     """What a result of MicroPython and one of CPython, in canonical form, differ in; None if nothing."""
     if isinstance(here, dict) and isinstance(page, dict) and page.keys() == here.keys():
@@ -33,7 +39,10 @@ def difference(page, here, where="the result"):
     if isinstance(here, list) and isinstance(page, list) and len(page) == len(here):
         found = (difference(*both, f"{where}[{index}]") for index, both in enumerate(zip(page, here)))
         return next(filter(None, found), None)
-    same = type(page) is type(here) and page == here
+    if isinstance(here, str) and isinstance(page, str):
+        same = as_read(page) == as_read(here)
+    else:
+        same = type(page) is type(here) and page == here
     return None if same else f"{where} is {page!r} in MicroPython and {here!r} in CPython"
 
 
@@ -58,13 +67,14 @@ def test_a_table_is_the_same(micropython, table):
     assert "value" in compare(micropython, table)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_gives_the_same(micropython, function):
     shape = signature(FUNCTIONS[function])
     assert missing(function, shape) == [], f"give {function}'s parameters a strategy in strategies.py"
     answers = []
 
-    @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=settings.default.max_examples // 5, suppress_health_check=list(HealthCheck))
     @given(call(function, shape))
     def compare_some(expression):
         answers.append(compare(micropython, expression))

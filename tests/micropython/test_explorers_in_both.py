@@ -5,18 +5,14 @@ MicroPython gets here the very files that the page ships, without comments and d
 
 import json
 import random
-import sys
-from pathlib import Path
 
 import pytest
+from allranks_book.explorers import python_files
 from conftest import MicroPython
 
 from allranks import explorers
 from allranks.explorers import controls
 from allranks.explorers.page import answer
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
-from allranks_book.explorers import python_files
 
 RANDOM_SETTINGS = 25
 

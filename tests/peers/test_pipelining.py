@@ -93,23 +93,19 @@ def test_looped_bfs_is_torchs(stages, microbatches, chunks):
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3])
-@pytest.mark.parametrize("stages, microbatches", [run for run in RUNS if run[1] % run[0] == 0])
-def test_interleaved_is_torchs(stages, microbatches, chunks):
-    peer = torch_schedule("ScheduleInterleaved1F1B", stages, microbatches, chunks)
-    assert ours.interleaved(stages, microbatches, chunks).orders == orders(peer) == runtime_orders(peer)
-
-
-def test_torch_interleaves_where_the_rounds_divide_the_micro_batches():
-    assert [m for m in range(1, 13) if torch_accepts("ScheduleInterleaved1F1B", 4, m, 2)] == [
-        m for m in range(1, 13) if m % max(1, m // 4) == 0
-    ]
-
-
-def torch_accepts(*schedule):
-    try:
-        return torch_schedule(*schedule) is not None
-    except ValueError:
-        return False
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 5, 8])
+def test_interleaved_is_torchs_wherever_torch_interleaves(stages, chunks):
+    for microbatches in range(1, 3 * stages + 3):
+        mine = ours.interleaved(stages, microbatches, chunks)
+        ours.check(mine)
+        rounds = max(1, microbatches // stages)
+        if microbatches % rounds:
+            with pytest.raises(ValueError, match="multiple of the number of rounds"):
+                torch_schedule("ScheduleInterleaved1F1B", stages, microbatches, chunks)
+            continue
+        peer = torch_schedule("ScheduleInterleaved1F1B", stages, microbatches, chunks)
+        assert mine.orders == orders(peer) == runtime_orders(peer)
+        assert ours.group_size(stages, microbatches) == microbatches // rounds
 
 
 @pytest.mark.parametrize("stages, microbatches", RUNS)

@@ -25,9 +25,23 @@ MODULES = {
     "memory": ("torch", "cloudpickle"),
     "speed": ("torch", "cloudpickle"),
     "training": ("torch",),
-    "notebooks": ("torch", "pytest", "nbval", "ipykernel", "ipywidgets", "sklearn", "plotly", "matplotlib"),
+    "notebooks": (
+        "torch",
+        "pytest",
+        "nbval",
+        "ipykernel",
+        "ipywidgets",
+        "sklearn",
+        "plotly",
+        "matplotlib",
+        "pytorch_optimizer",
+    ),
 }
-DISTRIBUTIONS = {"ipykernel": "jupyterlab", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "ipykernel": "jupyterlab",
+    "sklearn": "scikit-learn",
+    "pytorch_optimizer": "pytorch-optimizer",
+}
 INSTALL = "pip install -r requirements.txt -c constraints.txt"
 
 

@@ -20,7 +20,7 @@ Ended.__doc__ = """How a suite ended: numbers of tests, seconds, and [(test, fir
 
 ON_CPU = ("launch", "launch_faults", "launch_output", "launch_requests", "launch_existing")
 IN_KERNELS = ("launch_kernel",)  # needs Jupyter
-DRY_NOTEBOOK = "notebooks/foundations/network.ipynb"  # among the lightest
+DRY_NOTEBOOK = "notebooks/foundations/one_device.ipynb"  # light, and it starts ranks
 
 
 def launch_suites(machine):
@@ -29,7 +29,7 @@ def launch_suites(machine):
     suites = [Suite("launch on the device", "ranks on the device, and every fault", True, on_device)]
     if machine.device == "cuda":
         names = ON_CPU + (IN_KERNELS if find_spec("ipykernel") else ())
-        files = [str(ROOT / f"tests/test_{name}.py") for name in names]
+        files = [str(ROOT / f"tests/ranks/test_{name}.py") for name in names]
         what = "the book's launch tests on this machine's CPU, under its build of torch"
         what += "" if find_spec("ipykernel") else "; without those in kernels, since Jupyter is not here"
         workers = ["-n", "4", "--dist", "loadfile"] if find_spec("xdist") else []

@@ -1,4 +1,4 @@
-"""Means over ranks: of values, of gradients, of parts that are not of one size."""
+"""Means over ranks: of values and of gradients."""
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,7 @@ from allranks.check.lab_02.common import (
 from allranks.check.labs import are_close, is_tensor, is_written, on_ranks
 from allranks.trace import trace
 
-SHAPES = ((), (5,), (2, 3))  # of what is averaged
+INPUTS = (((), torch.float32), ((5,), torch.float32), ((2, 3), torch.float64))  # shape and dtype
 
 
 @exercise
@@ -25,43 +25,43 @@ def reduce_mean(answer):
     """`answer(x)` is the mean of `x` over all ranks."""
     is_written(answer)
 
-    def values(rank, shape):
-        return torch.rand(shape, generator=torch.Generator().manual_seed(31 + rank)) + rank
+    def values(rank, shape, dtype):
+        return torch.rand(shape, generator=torch.Generator().manual_seed(31 + rank), dtype=dtype) + rank
 
     def on_rank():
         results = []
-        for shape in SHAPES:
-            leaf = values(dist.get_rank(), shape).to(device_of_rank()).requires_grad_()
-            x = leaf * 1  # with a graph behind it, as a loss
+        for shape, dtype in INPUTS:
+            leaf = values(dist.get_rank(), shape, dtype).to(device_of_rank()).requires_grad_()
+            x = leaf * 1  # with a graph behind it, like a loss
             before = x.detach().clone()
-            found = answer(x)
-            graph = isinstance(found, torch.Tensor) and found.requires_grad
-            results.append((plain(found), torch.equal(x.detach(), before), graph))
+            mean = answer(x)
+            graph = isinstance(mean, torch.Tensor) and mean.requires_grad
+            results.append((plain(mean), torch.equal(x.detach(), before), graph))
         return results
 
     for world_size in (2, 3, 4):
         for rank, results in enumerate(on_ranks(on_rank, world_size=world_size)):
-            for shape, (found, same, graph) in zip(SHAPES, results, strict=True):
-                every = torch.stack([values(r, shape) for r in range(world_size)])
-                what = f"On {world_size} ranks, what rank {rank} got for a tensor of shape {shape}"
-                is_tensor(found, what, shape, torch.float32)
-                assert not is_close(found, every.sum(0)), f"{what} is the sum; the mean is a part of it."
-                assert not is_close(found, every[rank]), (
+            for (shape, dtype), (mean, unchanged, graph) in zip(INPUTS, results, strict=True):
+                every = torch.stack([values(r, shape, dtype) for r in range(world_size)])
+                what = f"On {world_size} ranks, what rank {rank} returned for a tensor of shape {shape}"
+                is_tensor(mean, what, shape, dtype)
+                assert not is_close(mean, every.sum(0)), f"{what} is the sum; divide it by {world_size}."
+                assert not is_close(mean, every[rank]), (
                     f"{what} is its own value"
-                    f"{', but rank 0 may have the mean: every rank needs it' if rank else ''}."
+                    f"{'; rank 0 may have the mean, but every rank needs it' if rank else ''}."
                 )
-                factor = multiple_of(found, every.mean(0))
+                factor = multiple_of(mean, every.mean(0))
                 assert factor is None or abs(factor - 1) < 1e-3, f"{what} is {factor:.3g} times the mean."
-                are_close(found, every.mean(0), what)
-                assert same, f"On rank {rank}, the tensor that was given has changed; sum a copy."
+                are_close(mean, every.mean(0), what)
+                assert unchanged, f"On rank {rank}, the input has changed; sum a copy of it."
                 assert not graph, (
-                    f"{what} carries a graph, which stays in memory as long as the number; detach it first."
+                    f"{what} carries a graph, which stays in memory as long as the number does; detach it."
                 )
-    return "The mean over 2, 3 and 4 ranks, on each of them, and the input is as it was."
+    return "The mean over 2, 3 and 4 ranks, on each of them; the input has not changed."
 
 
 class Detours(nn.Module):
-    """A tied embedding, frozen weights, a layer that nobody uses and one that only some ranks use."""
+    """A tied embedding, frozen weights, a layer that no rank uses and one that only some ranks use."""
 
     def __init__(self):
         super().__init__()
@@ -80,10 +80,15 @@ def _chain():
 
 
 def _with_gradients(kind, rank, device="cpu"):
-    """A model after the `backward` of a rank; with `kind` "some", ranks from 2 on take the detour."""
+    """A model after the `backward` of a rank; with `kind` "some", ranks 2 and 3 take the detour.
+
+    With `kind` "before" there has been no `backward` yet.
+    """
     torch.manual_seed(7)
     model = (_chain() if kind == "chain" else Detours()).to(device)
     torch.manual_seed(50 + rank)
+    if kind == "before":
+        return model
     if kind == "chain":
         model(torch.randn(4, 6).to(device)).square().sum().backward()
     else:
@@ -103,56 +108,63 @@ def average_gradients(answer):
             answer(model)
         dist.barrier()
         gradients = {name: plain(p.grad) for name, p in model.named_parameters()}
-        return gradients, torch.equal(weights_of(model), before), counted.calls["all_reduce"]
+        return gradients, torch.equal(weights_of(model), before), counted.calls
 
     hints = {
         "chain": "",
         "none": "No rank has a gradient for unused.weight, and frozen.weight needs none.",
-        "some": "Only ranks 2 and 3 have gradients for the layer `detour`; still all ranks have to send the "
+        "some": "Only ranks 2 and 3 have gradients for the layer `detour`, but all ranks have to send the "
         "same messages.",
+        "before": "No rank has any gradient before the first backward.",
     }
-    most = 0
-    for kind, world_size in (("chain", 2), ("none", 3), ("some", 4)):
+    messages = []
+    for kind, world_size in (("chain", 2), ("none", 3), ("some", 4), ("before", 2)):
         own = [
             {name: p.grad for name, p in _with_gradients(kind, rank).named_parameters()}
             for rank in range(world_size)
         ]
         results = all_on_ranks(hints[kind], on_rank, kind, world_size=world_size)
-        for rank, (gradients, same, _) in enumerate(results):
-            assert same, f"On rank {rank} the weights have changed; it is their gradients that are averaged."
-            for name, found in gradients.items():
-                _is_mean(found, name, rank, [gradients_of_rank[name] for gradients_of_rank in own])
-        most = max(most, *(calls for *_, calls in results))
+        for rank, (gradients, unchanged, _) in enumerate(results):
+            assert unchanged, f"On rank {rank} the weights have changed; average only their gradients."
+            for name, gradient in gradients.items():
+                _is_mean(gradient, name, rank, [gradients_of_rank[name] for gradients_of_rank in own])
+        messages += [calls for *_, calls in results]
+    most = max(calls["all_reduce"] for calls in messages)
     assert most <= 2, (
-        f"All gradients are right, and took {most} all-reduces: put them into one vector, and send that."
+        f"All gradients are right, but took {most} all-reduces: put them into one vector, and send that."
     )
-    return "Every gradient is the mean over ranks, and who has none anywhere keeps none."
+    others = {kind for calls in messages for kind in calls} - {"all_reduce", "barrier"}
+    assert not others, (
+        f"All gradients are right, but travelled by {' and '.join(sorted(others))}; expected at most two "
+        "all-reduces, whose messages do not grow with the number of ranks."
+    )
+    return "Every gradient is the mean over ranks; what is None on all ranks stays None."
 
 
-def _is_mean(found, name, rank, own):
-    """Fail unless `found` is the mean of the ranks' `own` gradients of the parameter `name`."""
+def _is_mean(gradient, name, rank, own):
+    """Fail unless `gradient` is the mean of the ranks' `own` gradients of the parameter `name`."""
     world_size = len(own)
     what = f"On {world_size} ranks, rank {rank}'s gradient of {name}"
     given = [g for g in own if g is not None]
     if not given:
-        assert found is None, (
-            f"{what} was None on each rank and is a tensor now: AdamW would let its weight decay."
+        assert gradient is None, (
+            f"{what} was None on every rank and is a tensor now: AdamW would apply weight decay to it."
         )
         return
     expected = sum(given) / world_size
-    if found is None:
+    if gradient is None:
         raise AssertionError(
-            f"{what} is None, and other ranks have one: they will step there, and rank {rank} will not."
+            f"{what} is None, but other ranks have one: they will update it, and rank {rank} will not."
         )
-    is_tensor(found, what, expected.shape, expected.dtype)
+    is_tensor(gradient, what, expected.shape, expected.dtype)
     if own[rank] is not None and not is_close(own[rank], expected):
-        assert not is_close(found, own[rank]), f"{what} is still its own."
-    assert not is_close(found, sum(given)), f"{what} is the sum; there are {world_size} ranks."
+        assert not is_close(gradient, own[rank]), f"{what} is still its own; expected the mean over ranks."
+    assert not is_close(gradient, sum(given)), f"{what} is the sum; divide it by {world_size}."
     if len(given) < world_size:
-        assert not is_close(found, sum(given) / len(given)), (
-            f"{what} is the mean of the {len(given)} ranks that have one: the others count as zero."
+        assert not is_close(gradient, sum(given) / len(given)), (
+            f"{what} is the mean of the {len(given)} ranks that have one; the others count as zero."
         )
-    factor = multiple_of(found, expected)
+    factor = multiple_of(gradient, expected)
     tied = " It is tied to head.weight: two names, one gradient." if name == "token.weight" else ""
     assert factor is None or abs(factor - 1) < 1e-3, f"{what} is {factor:.3g} times the mean.{tied}"
-    are_close(found, expected, what)
+    are_close(gradient, expected, what)

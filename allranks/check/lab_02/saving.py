@@ -1,8 +1,9 @@
-"""Checkpoints that rank 0 writes whole, and any number of ranks can load."""
+"""Checkpoints that rank 0 writes atomically and any number of ranks can load."""
 
 import contextlib
 import io
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,11 +26,12 @@ from allranks.check.labs import is_written, on_ranks
 from allranks.model import digits, loss_of
 
 SLOW = 0.2  # seconds that writing a checkpoint takes here
+REMOVES = {"os.remove": "removes", "os.truncate": "truncates"}  # audit events that destroy a checkpoint
 
 
 @contextlib.contextmanager
 def saved_otherwise(before=None, instead=None):
-    """Let `torch.save` call `before()` first, or `instead`; yield the list of files that it is given."""
+    """Make `torch.save` call `before()` first, or `instead`; yield the list of files that it is given."""
     save, files = torch.save, []
 
     def watched(what, file, *args, **kwargs):
@@ -55,15 +57,33 @@ def _fill_the_disk(save, what, file):
     raise OSError("No space left on device")
 
 
-def _train(model, optimizer, pictures):
-    for tokens in pictures.split(4):
+def _watch(path):
+    """List what this process does to the file `path` other than reading or replacing it, from now on."""
+    done = []
+
+    def hook(event, args):
+        if not args or not isinstance(args[0], str | os.PathLike) or os.fspath(args[0]) != str(path):
+            return
+        if event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR):
+            done.append("writes to")
+        elif event in REMOVES:
+            done.append(REMOVES[event])
+        elif event == "os.rename":
+            done.append("renames")
+
+    sys.addaudithook(hook)  # for the life of the process: use it on a rank
+    return done
+
+
+def _train(model, optimizer, examples):
+    for tokens in examples.split(4):
         optimizer.zero_grad()
         loss_of(model, tokens).backward()
         optimizer.step()
 
 
 def _states(model, optimizer):
-    """All numbers of a model, and all of its optimizer, as two vectors."""
+    """Everything in a model, and everything in its optimizer, as two vectors."""
     state = optimizer.state_dict()
     moments = [value.flatten().cpu() for slot in state["state"].values() for value in slot.values()]
     rates = torch.tensor([group["lr"] for group in state["param_groups"]])
@@ -74,21 +94,21 @@ def _states(model, optimizer):
 def checkpoint(save, load):
     """`save(path, model, optimizer, epoch)` and `load(path, model, optimizer)`, which returns the epoch."""
     is_written(save, load)
-    pictures = digits()[600:608]
+    examples = digits()[600:608]
 
     def saving(path):
         model = DistributedDataParallel(new_gpt(23).to(device_of_rank()))
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-        there = []
+        there, done = [], _watch(path)
         with saved_otherwise(before=lambda: time.sleep(SLOW)) as files:
             for epoch in (1, 2):
-                _train(model, optimizer, pictures)
+                _train(model, optimizer, examples)
                 at = path.stat().st_mtime_ns if path.exists() else 0
                 dist.barrier()
                 save(path, model, optimizer, epoch)
                 there.append(path.exists() and path.stat().st_mtime_ns != at)
                 dist.barrier()
-        return len(files), there, _states(model, optimizer)
+        return len(files), there, _states(model, optimizer), done
 
     def started(rank):
         model = new_gpt(90 + rank).to(device_of_rank())
@@ -101,13 +121,13 @@ def checkpoint(save, load):
         except Exception as error:
             return f"torch.load cannot read it: {str(error).splitlines()[0][:80]}"
         if not isinstance(saved, dict) or not {"model", "optimizer", "epoch"} <= saved.keys():
-            return "it has to be a dict with model, optimizer and epoch."
+            return "expected a dict with model, optimizer and epoch."
         if not isinstance(saved["model"], dict):
-            return "under model it has to have a state dict."
+            return "expected a state dict under model."
         names = set(saved["model"]), set(model.state_dict())
         if names[0] != names[1]:
             wrong = sorted(names[0] - names[1]) or [f"no {name}" for name in sorted(names[1] - names[0])]
-            return f"under model it has {wrong[0]}, and the model has {sorted(names[1])[0]} and others."
+            return f"under model it has {wrong[0]}; the plain model has {sorted(names[1])[0]} and others."
         epoch = load(path, model, optimizer)
         return plain(epoch), _states(model, optimizer)
 
@@ -129,38 +149,43 @@ def checkpoint(save, load):
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "last.pt")
-        hint = "A barrier is for all ranks: outside of what only rank 0 does."
+        hint = "Every rank has to reach the barrier: keep it outside the code that only rank 0 runs."
         saved = all_on_ranks(hint, saving, path)
-        for rank, (count, _, _) in enumerate(saved):
+        for rank, (count, *_) in enumerate(saved):
             assert count == 0 or rank == 0, (
-                f"Rank {rank} has written too: all into one file, and rank 0 is enough."
+                f"Rank {rank} writes too, into the same file; only rank 0 should write."
             )
-        assert path.exists(), "After save there is no file at `path`."
-        for rank, (_, there, _) in enumerate(saved):
+        assert path.exists(), "After save there is no file at `path`; rank 0 should write it."
+        for rank, (_, there, *_) in enumerate(saved):
             assert all(there), (
-                f"Rank {rank} has left save before the file was there: all wait until rank 0 is done."
+                f"Rank {rank} left save before the file was complete: all ranks wait until rank 0 is done."
             )
         left = sorted(set(os.listdir(folder)) - {path.name})
-        assert not left, f"Beside the checkpoint, {left[0]} was left in its folder."
+        assert not left, f"save left {left[0]} in the folder of the checkpoint."
         weights, moments = saved[0][2]
+        done = saved[0][3]
         one = on_ranks(alone, path, world_size=1)[0]
-        assert not isinstance(one, str), f"The file is not as specified: {one}"
+        assert not isinstance(one, str), f"The file differs from the specification: {one}"
         on_three = on_ranks(loading, path, world_size=3)
         spared = on_ranks(dying, path, world_size=1)[0]
-    for where, (epoch, (found_weights, found_moments)) in (
+    for where, (epoch, (loaded_weights, loaded_moments)) in (
         ("In one process", one),
         *((f"On rank {rank} of 3", result) for rank, result in enumerate(on_three)),
     ):
-        assert torch.equal(found_weights, weights), (
-            f"{where} the model has not the weights that 4 ranks have saved: every rank loads all of them."
+        assert torch.equal(loaded_weights, weights), (
+            f"{where}, the model does not have the weights that 4 ranks saved: every rank should load them."
         )
-        assert found_moments.shape == moments.shape and torch.equal(found_moments, moments), (
-            f"{where} the optimizer is not the saved one: AdamW's moments and the learning rate belong to it."
+        assert loaded_moments.shape == moments.shape and torch.equal(loaded_moments, moments), (
+            f"{where}, the optimizer differs from the saved one: load AdamW's moments and learning rate too."
         )
-        assert epoch == 2, f"{where} load returned {quoted(epoch)}, and saved was epoch 2."
+        assert epoch == 2, f"{where}, load returned {quoted(epoch)}; expected the saved epoch, 2."
     assert spared is not None, (
-        "When the disk was full in the middle of a save, the checkpoint of before was lost with it: "
-        "write another file, and put it in the place of the old one when it is complete."
+        "When the disk was full in the middle of a save, the previous checkpoint was lost too: "
+        "write another file, and replace the old one when it is complete."
     )
-    assert spared == 2, "The check's full disk was not noticed: write with torch.save."
-    return "Saved by rank 0 of 4, loaded in one process and on 3; a full disk spares the one before."
+    assert spared == 2, "The check simulates a full disk, and save did not notice: write with torch.save."
+    assert not done, (
+        f"Rank 0 {done[0]} the old checkpoint before the new one is complete in its place: a job that dies "
+        "then has none. os.replace does it in one step."
+    )
+    return "Saved by rank 0 of 4, loaded in one process and on 3; a full disk leaves the old checkpoint."

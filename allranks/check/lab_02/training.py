@@ -43,18 +43,18 @@ def _serial(model, optimizer, epochs, held_out):
     return losses, scores
 
 
-def _floats(found):
-    """(losses, scores) as lists of floats; what it is instead, in words."""
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        return f"fit returned {quoted(found)}, and not two lists, losses and scores"
+def _floats(returned):
+    """(losses, scores) as lists of floats, or a sentence about what was returned instead."""
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        return f"fit returned {quoted(returned)}; expected two lists, losses and scores"
     try:
-        return [[float(value) for value in values] for values in found]
+        return [[float(value) for value in values] for values in returned]
     except (TypeError, ValueError):
-        return "fit returned something else than lists of numbers"
+        return "fit should return two lists of numbers"
 
 
-def _agree(found, expected):
-    return len(found) == len(expected) and all(abs(a / b - 1) < 1e-4 for a, b in zip(found, expected))
+def _agree(values, expected):
+    return len(values) == len(expected) and all(abs(a / b - 1) < 1e-4 for a, b in zip(values, expected))
 
 
 @exercise
@@ -67,9 +67,9 @@ def fit(answer):
         model = new_gpt(24 + dist.get_rank()).to(device_of_rank())
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
         with saved_otherwise() as files:
-            found = answer(model, optimizer, _loader(data, batch_size), held_out, epochs, 2, path)
+            returned = answer(model, optimizer, _loader(data, batch_size), held_out, epochs, 2, path)
         dist.barrier()
-        return _floats(found), len(files)
+        return _floats(returned), len(files)
 
     def serial(order):
         model = new_gpt(24)
@@ -81,49 +81,53 @@ def fit(answer):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "last.pt")
         first = on_ranks(on_rank, path, 2, world_size=3)
-        for found, _ in first:
-            assert not isinstance(found, str), f"{found}."
+        for rank, (run, _) in enumerate(first):
+            assert not isinstance(run, str), f"On rank {rank} {run}."
         there = path.exists()
-        for rank, (found, _) in enumerate(first):
+        for rank, (run, _) in enumerate(first):
             what = f"In 2 epochs of {steps} batches on 3 ranks, rank {rank}"
-            assert len(found[0]) == 2 * steps, f"{what} returned {len(found[0])} losses, and not {2 * steps}."
-            assert len(found[1]) == 2, f"{what} returned {len(found[1])} scores, and not 2: one an epoch."
-            assert not _agree(found[0], serial((0, 0))[0]), (
-                f"{what} had the batches of epoch 0 twice: use in_epoch, with the number of the epoch."
+            assert len(run[0]) == 2 * steps, f"{what} returned {len(run[0])} losses; expected {2 * steps}."
+            assert len(run[1]) == 2, f"{what} returned {len(run[1])} scores; expected 2, one an epoch."
+            assert not _agree(run[0], serial((0, 0))[0]), (
+                f"{what} had the batches of epoch 0 twice: use in_epoch with the number of the epoch."
             )
-            assert _agree(found[0][:1], losses[:1]), (
-                f"{what} has loss {found[0][0]:.4f} at its first step, one process has {losses[0]:.4f}: "
-                "are all batches mean losses of all ranks, and are all models rank 0's?"
+            assert _agree(run[0][:1], losses[:1]), (
+                f"{what} has loss {run[0][0]:.4f} at its first step, but one process has {losses[0]:.4f}. "
+                "Is the loss the mean over ranks, and do all ranks start from rank 0's model?"
             )
-            assert _agree(found[0], losses[: 2 * steps]), f"{what} has other losses than one process."
-            assert _agree(found[1], scores[:2]), (
-                f"{what} has scores {found[1][0]:.4f} and {found[1][1]:.4f} on the held-out pictures, "
-                f"one process has {scores[0]:.4f} and {scores[1]:.4f}."
+            wrong = next((n for n, (a, b) in enumerate(zip(run[0], losses)) if abs(a / b - 1) >= 1e-4), 0)
+            assert not wrong, (
+                f"{what} has loss {run[0][wrong]:.4f} at step {wrong}; one process has {losses[wrong]:.4f}."
+            )
+            assert _agree(run[1], scores[:2]), (
+                f"{what} has scores {run[1][0]:.4f} and {run[1][1]:.4f} on the held-out examples, "
+                f"but one process has {scores[0]:.4f} and {scores[1]:.4f}."
             )
         assert there, "After fit there is no checkpoint at `path`."
-        assert first[0][1] == 2, f"In 2 epochs {first[0][1]} checkpoints were written; one an epoch is right."
+        assert first[0][1] == 2, (
+            f"In 2 epochs rank 0 wrote {first[0][1]} checkpoints; expected 2, one an epoch."
+        )
         second = on_ranks(on_rank, path, 3, world_size=2)
         third = on_ranks(on_rank, path, 3, world_size=1)
-    for rank, (found, _) in enumerate(second):
+    for rank, (run, _) in enumerate(second):
         what = f"Resumed on 2 ranks after 2 of 3 epochs, rank {rank}"
-        assert not isinstance(found, str), f"{found}."
-        assert len(found[0]) != 3 * steps, f"{what} has trained 3 epochs: two of them were done."
-        assert len(found[0]) == steps, f"{what} returned {len(found[0])} losses, and not {steps}."
-        assert _agree(found[0][:1], losses[2 * steps : 2 * steps + 1]), (
-            f"{what} begins with loss {found[0][0]:.4f}; without a stop it is {losses[2 * steps]:.4f}: "
+        assert not isinstance(run, str), f"On rank {rank} {run}."
+        assert len(run[0]) != 3 * steps, f"{what} trained 3 epochs, but two of them were already done."
+        assert len(run[0]) == steps, f"{what} returned {len(run[0])} losses; expected {steps}."
+        assert _agree(run[0][:1], losses[2 * steps : 2 * steps + 1]), (
+            f"{what} begins with loss {run[0][0]:.4f}; without a stop it is {losses[2 * steps]:.4f}: "
             "load the weights, and take the batches of epoch 2."
         )
-        assert _agree(found[0], losses[2 * steps :]), (
-            f"{what} begins right and goes on with other losses: the optimizer has to be resumed too."
+        assert _agree(run[0], losses[2 * steps :]), (
+            f"{what} begins right, but its later losses differ: resume the optimizer too."
         )
-        assert _agree(found[1], scores[2:]), f"{what} has other scores than a training without a stop."
+        assert _agree(run[1], scores[2:]), (
+            f"{what} has score {', '.join(f'{s:.4f}' for s in run[1])}; without a stop it is {scores[2]:.4f}."
+        )
     assert third[0][0] == [[], []], (
-        f"With 3 of 3 epochs done there is nothing to train, and fit returned {third[0][0]}; it returns two "
-        "empty lists."
+        f"With 3 of 3 epochs done there is nothing to train; expected two empty lists, got {third[0][0]}."
     )
-    return (
-        "2 epochs on 3 ranks, stop, one more on 2: the losses and scores of one process that never stopped."
-    )
+    return "2 epochs on 3 ranks, stop, 1 more on 2: the losses and scores of one process that never stopped."
 
 
 def milestone(mean, make_loader, in_epoch, average, step, score, save, load, trainer):
@@ -138,9 +142,9 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
         loader = make_loader(data, batch_size, seed)
         batches = [[batch.cpu() for batch in in_epoch(loader, epoch)] for epoch in range(end)]
-        found = trainer(model, optimizer, loader, held_out, epochs, 3, path)
+        returned = trainer(model, optimizer, loader, held_out, epochs, 3, path)
         dist.barrier()
-        return _floats(found), batches
+        return _floats(returned), batches
 
     def by_hand():
         torch.manual_seed(60)
@@ -174,15 +178,19 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
             ("4 ranks", first, (losses[:cut], scores[:stop])),
             ("2 ranks, resumed", second, (losses[cut:], scores[stop:])),
         ):
-            for found, _ in results:
-                assert not isinstance(found, str), f"{found}."
-                for what, one, other in zip(("losses", "scores"), found, expected, strict=True):
-                    assert _agree(one, other), f"The {what} of the running model on {where} are not serial's."
-        for found in on_ranks(by_hand):
-            assert _agree(found, losses[: len(found)]), "Averaging by hand, the losses are not serial's."
+            for rank, (run, _) in enumerate(results):
+                assert not isinstance(run, str), f"On rank {rank} of {where} {run}."
+                for what, values, right in zip(("losses", "scores"), run, expected, strict=True):
+                    assert _agree(values, right), (
+                        f"The running model's {what} on rank {rank} of {where} differ from one process's."
+                    )
+        for rank, values in enumerate(on_ranks(by_hand)):
+            assert _agree(values, losses[: len(values)]), (
+                f"With gradients averaged by hand, the losses on rank {rank} differ from one process's."
+            )
         return (
-            f"{end} epochs of the running model: {stop} on 4 ranks, {end - stop} on 2, and every one of "
-            f"{len(losses)} losses is that of one process, from {losses[0]:.3f} to {losses[-1]:.3f}."
+            f"{end} epochs of the running model, {stop} on 4 ranks and {end - stop} on 2: all {len(losses)} "
+            f"losses are those of one process, from {losses[0]:.3f} to {losses[-1]:.3f}."
         )
 
     labs.milestone(
@@ -196,5 +204,5 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
             ("the trainer", fit, trainer),
         ],
         whole,
-        "a trainer that stops, resumes on other ranks, and stays the training of one process.",
+        "a trainer that stops, resumes on other ranks, and equals one process throughout.",
     )

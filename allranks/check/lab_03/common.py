@@ -1,4 +1,4 @@
-"""What do the tasks of the lab share? Models, their parts, and training in one process."""
+"""What the tasks of the lab share: models, their units, and training in one process."""
 
 import torch
 import torch.distributed as dist
@@ -12,16 +12,16 @@ from allranks.model import GPT, digits, loss_of
 LR, MAX_NORM = 3e-3, 0.7
 
 
-TAKEN = ("overlapping meshes", "Invariant encountered")  # torch, of a parameter that is in a unit already
+TAKEN = ("overlapping meshes", "Invariant encountered")  # torch, of a parameter already in a unit
 
 
 PLACES = {
-    "shards": "The optimizer writes the shards, and they are what is cast when a unit is gathered.",
-    "norms": "There is no autocast: a LayerNorm computes in its unit's param_dtype, as everything does.",
-    "layer outputs": "A layer without an output_dtype hands on what it has computed in.",
-    "logits": "output_dtype of the last call is theirs.",
-    "gradients": "What backward leaves on a rank is in the dtype of its shard, whatever it was summed in.",
-    "moments": "Adam makes its moments like the shards.",
+    "shards": "The optimizer updates the shards, and gathering casts a copy of them.",
+    "norms": "There is no autocast: a LayerNorm computes in its unit's param_dtype, like everything else.",
+    "layer outputs": "A layer without an output_dtype passes on the dtype it computes in.",
+    "logits": "The last unit's output_dtype sets them.",
+    "gradients": "A gradient ends up in the dtype of its shard, whatever dtype it was summed in.",
+    "moments": "Adam creates its moments in the dtype of the shards.",
 }
 
 
@@ -44,7 +44,7 @@ def new_gpt(seed, **sizes):
 
 
 def new_tapered(seed, layers=2, hidden=32):
-    """A model whose layers differ in size, so that a message tells whose it is."""
+    """A model whose layers differ in size, so that the size of a message identifies its layer."""
     model = new_gpt(seed, layers=layers, hidden=hidden)
     for number, layer in enumerate(model.layers):
         width = hidden * (number + 1)
@@ -59,9 +59,9 @@ def cut_in_units(model, last=None, **options):
     return fully_shard(model, **options | (last or {}))
 
 
-def new_adamw(model):
-    """AdamW in one operation: of DTensors, each operation on each shape costs a rank some milliseconds."""
-    return torch.optim.AdamW(model.parameters(), lr=LR, fused=True)
+def new_adamw(model, lr=LR):
+    """AdamW in one operation: each operation on each shape of DTensor costs a rank some milliseconds."""
+    return torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
 
 
 def part_of_rank(batch):
@@ -85,7 +85,7 @@ def train_here(model, optimizer, batches, clip=None):
 
 
 def trained_serially(model, batches, clip=None):
-    """The losses of one process; in the end `model` is trained."""
+    """Train `model` in one process; return the losses."""
     optimizer = new_adamw(model)
     losses = []
     for batch in batches:
@@ -104,7 +104,7 @@ def new_batches(first, size, steps):
 
 
 def quoted(answer):
-    """What was returned, as it fits into a line."""
+    """What was returned, cut to fit into a line."""
     return " ".join(repr(answer).split())[:60]
 
 
@@ -117,12 +117,12 @@ def norm_of(gradients):
 
 
 def _owner(name, units):
-    """The innermost of `units` (names of modules; '' is the model) that the parameter `name` is in."""
+    """The innermost of `units` (names of modules; '' is the model) that contains the parameter `name`."""
     return max((unit for unit in units if not unit or name.startswith(f"{unit}.")), key=len)
 
 
 def bytes_of_units(model, units, world_size):
-    """The bytes of each unit's message, with the padding of weights whose rows cannot be divided."""
+    """The bytes of each unit's message, including the padding of weights whose rows do not divide evenly."""
     sizes = dict.fromkeys(units, 0)
     for name, p in model.named_parameters():
         rows, row = p.shape[0], p[0].numel()

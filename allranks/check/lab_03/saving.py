@@ -1,4 +1,4 @@
-"""Checkpoints, whole and in parts, and all tasks together."""
+"""Checkpoints, whole and in shards, and all tasks together."""
 
 import os
 import tempfile
@@ -32,51 +32,58 @@ from allranks.model import GPT, Layer
 
 @exercise
 def full_state(answer):
-    """`answer(model)` is the whole state dict, on the CPU, on rank 0, and an empty one elsewhere."""
+    """`answer(model)` is the whole state dict, on the CPU, on rank 0, and an empty dict elsewhere."""
     is_written(answer)
 
     def on_rank(shape, layers):
         model = cut_in_units(new_gpt(8, layers=layers).to(device_of_rank()), mesh=new_mesh(*shape))
         before = [p.to_local().clone() for p in model.parameters()]
-        found = answer(model)
-        same = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
-        if found is None or found is ...:
-            return "nothing", same
-        if not isinstance(found, dict):
-            return f"a {type(found).__name__}", same
-        kinds = {"None" if value is None else type(value).__name__ for value in found.values()}
+        state = answer(model)
+        unchanged = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
+        if state is None or state is ...:
+            return "nothing", unchanged
+        if not isinstance(state, dict):
+            return f"an object of type {type(state).__name__}", unchanged
+        kinds = {"None" if value is None else type(value).__name__ for value in state.values()}
         others = kinds - {"Tensor", "Parameter"}
         if others:
-            return "DTensor" if "DTensor" in others else f"a dict with a {min(others)} in it", same
-        devices = {value.device.type for value in found.values()}
-        return (found if dist.get_rank() == 0 else len(found), devices), same
+            return "DTensor" if "DTensor" in others else f"a dict that contains {min(others)}", unchanged
+        devices = {value.device.type for value in state.values()}
+        return (state if dist.get_rank() == 0 else len(state), devices), unchanged
 
     for shape, layers in (((3,), 1), ((2, 2), 2)):
         ranks = on_ranks(on_rank, shape, layers, world_size=torch.Size(shape).numel())
-        for rank, (found, same) in enumerate(ranks):
-            assert found != "DTensor", (
-                f"Rank {rank} returned DTensors: these are this rank's shards, and no plain model takes them."
+        for rank, (state, unchanged) in enumerate(ranks):
+            assert state != "DTensor", (
+                f"Rank {rank} returned DTensors: these are this rank's shards, and a plain model cannot "
+                "load them."
             )
-            assert found != "nothing", (
-                f"Rank {rank} returned None: the line is missing that returns "
+            assert state != "nothing", (
+                f"Rank {rank} returned None; it should return "
                 f"{'an empty dict' if rank else 'the state dict, names and whole weights'}."
             )
-            assert not isinstance(found, str), f"Rank {rank} returned {found}, and not a state dict."
-            assert same, f"Rank {rank} holds other weights than before the call."
-            assert found[1] <= {"cpu"}, f"Rank {rank} has the whole weights in the memory of its GPU."
-            assert rank == 0 or found[0] == 0, (
-                f"Rank {rank} has {found[0]} whole weights too: on eight ranks of a server, eight models."
+            assert not isinstance(state, str), f"Rank {rank} returned {state}; expected a state dict."
+            assert unchanged, f"The call changed the weights on rank {rank}."
+            assert state[1] <= {"cpu"}, (
+                f"Rank {rank} returned weights on {', '.join(sorted(state[1]))}; expected the CPU."
+            )
+            assert rank == 0 or state[0] == 0, (
+                f"Rank {rank} returned {state[0]} whole weights too; expected an empty dict. On a server "
+                "with "
+                "eight ranks that makes eight models."
             )
         state, plain = ranks[0][0][0], new_gpt(8, layers=layers)
         expected = plain.state_dict()
         missing = [name for name in expected if name not in state]
         extra = [name for name in state if name not in expected]
-        assert not missing, f"Rank 0's state dict lacks {len(missing)} of {len(expected)}: {missing[0]}."
-        assert not extra, f"Rank 0's state dict has {extra[0]}, which the plain model has not."
+        assert not missing, (
+            f"Rank 0's state dict lacks {len(missing)} of {len(expected)} names: {missing[0]}."
+        )
+        assert not extra, f"Rank 0's state dict has {extra[0]}, which the plain model lacks."
         for name, value in expected.items():
             assert torch.equal(state[name], value), f"{name} in rank 0's state dict is not the whole weight."
         plain.load_state_dict(state)
-    return f"{len(state)} whole weights on rank 0, which a plain model loads; none elsewhere."
+    return f"{len(state)} whole weights on rank 0, which a plain model loads; none on other ranks."
 
 
 @exercise
@@ -85,9 +92,9 @@ def checkpoint(save, load):
     is_written(save, load)
 
     def run(source, target, batches, stop):
-        """Load from `source` (or begin), save to `target` (or do not) at step `stop`; train to the end."""
+        """Load from `source`, save to `target` at step `stop` (each may be None); train to the end."""
         model = cut_in_units(new_gpt(9 if source is None else 10 + dist.get_rank()).to(device_of_rank()))
-        optimizer = new_adamw(model)
+        optimizer = new_adamw(model, LR if source is None else 10 * LR)  # a checkpoint brings its own rate
         step = load(source, model, optimizer) if source else 0
         if type(step) is torch.Tensor and step.numel() == 1:
             step = step.item()
@@ -112,7 +119,9 @@ def checkpoint(save, load):
             results = on_ranks(run, source, target, batches, stop, world_size=world_size)
             for rank, (step, sharded, losses) in enumerate(results):
                 _goes_on(losses, expected, step, start, f"on {world_size} ranks", rank)
-                assert sharded, f"Rank {rank} of {world_size} has weights that are not sharded any more."
+                assert sharded, (
+                    f"On rank {rank} of {world_size}, weights are no longer DTensors; keep them sharded."
+                )
             if target:
                 _is_in_parts(target, world_size)
     return "Saved on 4 ranks, loaded and saved on 2, loaded on 3: the losses of a run that never stopped."
@@ -120,28 +129,31 @@ def checkpoint(save, load):
 
 def _goes_on(losses, expected, step, start, where, rank):
     """Fail unless a run that began at `start` has the losses of the one that never stopped."""
-    assert step == start, f"Loaded {where}: load returned {step} on rank {rank}, and {start} was saved."
-    said = f"losses {losses[0]:.4f}, {losses[1]:.4f}"
-    right = f"without a stop {expected[start]:.4f}, {expected[start + 1]:.4f}"
+    assert step == start, (
+        f"Loaded {where}: load returned {step} on rank {rank}; expected the saved step, {start}."
+    )
+    got = f"rank {rank} has losses {losses[0]:.4f}, {losses[1]:.4f}"
+    right = f"without a stop they are {expected[start]:.4f}, {expected[start + 1]:.4f}"
     if start:
         assert same_losses(losses[:1], expected[start : start + 1]), (
-            f"Loaded {where}: {said}; {right}: the weights are not those that were saved."
+            f"Loaded {where}, {got}; {right}. The weights differ from the saved ones."
         )
         assert same_losses(losses[:2], expected[start : start + 2]), (
-            f"Loaded {where}: {said}; {right}: the weights are there, and the optimizer's states are not."
+            f"Loaded {where}, {got}; {right}. The weights are right, the optimizer's states or options are "
+            "not."
         )
     assert same_losses(losses, expected[start:]), (
-        f"The training that goes on after saving {where} is not the same."
+        f"Training that continues after saving {where} has changed on rank {rank}: save must not touch it."
     )
 
 
 def _is_in_parts(folder, world_size):
-    """Fail unless the files in `folder` are of several ranks."""
+    """Fail unless several ranks have written the files in `folder`."""
     sizes = [os.path.getsize(os.path.join(f, name)) for f, _, names in os.walk(folder) for name in names]
-    assert sizes, "Nothing was written into the folder."
+    assert sizes, f"None of {world_size} ranks wrote anything into the folder; each should write its shards."
     assert max(sizes) < 0.75 * sum(sizes), (
-        f"One file holds {max(sizes) / sum(sizes):.0%} of what {world_size} ranks have saved: "
-        "each has to write its own shards."
+        f"One file holds {max(sizes) / sum(sizes):.0%} of what {world_size} ranks saved; "
+        "each rank should write its own shards."
     )
 
 
@@ -192,21 +204,19 @@ def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, sav
         )
         for rank, (_, bytes_held, _) in enumerate(ranks):
             states = tuple(memory.zero_states(Ψ, 4, 3, "fp32"))
-            assert bytes_held == states, f"Rank {rank} holds {bytes_held} bytes, and not {states}."
-        for (
-            name,
-            value,
-        ) in halfway.items():  # Adam enlarges rounding of small gradients
+            assert bytes_held == states, f"Rank {rank} holds {bytes_held} bytes; expected {states}."
+        for name, value in halfway.items():
+            # Adam amplifies the rounding of small gradients
             assert torch.allclose(ranks[0][2][name], value, atol=LR / 20), (
-                f"{name} in the state dict of step 2 is not that of one process."
+                f"{name} in rank 0's state dict of step 2 differs from that of one process."
             )
         low = on_ranks(in_bf16, world_size=2)[0][-1]
         assert abs(low / expected[1] - 1) < 0.02, (
-            f"Computed in bf16 the second loss is {low:.4f}, and in fp32 {expected[1]:.4f}."
+            f"Computed in bf16, the second loss is {low:.4f}; expected {expected[1]:.4f} to 2 %, as in fp32."
         )
         return (
-            f"Loss {expected[0]:.3f} → {losses[-1]:.3f} as in one process, over a stop on 4 ranks; "
-            f"{sum(states):,} bytes on each, a quarter of {16 * Ψ:,}."
+            f"Loss {expected[0]:.3f} → {losses[-1]:.3f}, as in one process that never stopped; "
+            f"{sum(states):,} bytes on each of 4 ranks, a quarter of {16 * Ψ:,}."
         )
 
     labs.milestone(

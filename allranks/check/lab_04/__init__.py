@@ -1,4 +1,4 @@
-"""The tasks of Lab 04: mixed precision on ranks, from one step to a training that survives an overflow."""
+"""The tasks of Lab 04: mixed precision on ranks, from one step to a run that survives an overflow."""
 
 from allranks.check.lab_04.autocast import cross_entropy, forward_backward
 from allranks.check.lab_04.clipping import clipped_step

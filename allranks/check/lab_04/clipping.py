@@ -1,4 +1,4 @@
-"""A step with a scaler that clips the gradient by its true norm."""
+"""A step with a loss scaler that clips the gradient by its unscaled norm."""
 
 import math
 
@@ -32,13 +32,15 @@ def _clipped(answer, widths, inputs, cases, init_scale):
         before = joined(model.parameters())
         optimizer = torch.optim.SGD(model.parameters(), lr=LR)
         kept.append(optimizer)  # the scaler knows optimizers by their addresses
+        steps = []
+        optimizer.register_step_post_hook(lambda *_, steps=steps: steps.append(1))
         wrapped = DistributedDataParallel(model)
         scaler.scale(_small_loss(wrapped, x, size)).backward()
         norm = answer(model, optimizer, scaler, max_norm)
         norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
         if not isinstance(norm, float):
             return "None" if norm in (None, ...) else f"a {type(norm).__name__}"
-        results.append((norm, joined(model.parameters()) - before, scaler.get_scale()))
+        results.append((norm, joined(model.parameters()) - before, scaler.get_scale(), len(steps)))
     return results
 
 
@@ -52,46 +54,49 @@ def clipped_step(answer):
         torch.manual_seed(world_size)
         inputs = torch.randn(world_size, 7, widths[0])
         results = on_ranks(_clipped, answer, widths, inputs, cases, init_scale, world_size=world_size)
-        for rank, found in enumerate(results):
-            assert isinstance(found, list), f"Rank {rank} returned {found}; it has to be the norm."
+        for rank, log in enumerate(results):
+            assert isinstance(log, list), f"Rank {rank} returned {log}; expected the norm, a number."
             scale = init_scale
-            for (max_norm, size), result in zip(cases, found, strict=True):
+            for (max_norm, size), result in zip(cases, log, strict=True):
                 model = _small_model(widths)
                 _small_loss(model, inputs.flatten(0, 1), size).backward()
                 gradient = joined(p.grad for p in model.parameters())
                 next_scale = scale if math.isfinite(size) else scale / 2
                 _judge_clipping(*result, gradient, max_norm, scale, next_scale, f"Rank {rank}")
                 scale = next_scale
-    return "The norm of the mean gradient, without the scale; clipped, or skipped, and the scale updated."
+    return "The norm of the mean gradient, without the scale; a step clipped or skipped; the scale updated."
 
 
-def _judge_clipping(norm, moved, new_scale, gradient, max_norm, scale, next_scale, who):
+def _judge_clipping(norm, moved, new_scale, steps, gradient, max_norm, scale, next_scale, who):
     right = gradient.norm().item()
     if not math.isfinite(right):
-        assert not moved.any(), (
-            f"{who}: a gradient overflowed, and the weights have changed: `scaler.step` knows how to skip."
+        assert not moved.any() and not steps, (
+            f"{who}: a gradient overflowed, but the optimizer took the step: `scaler.step` skips it."
         )
         assert new_scale == next_scale, (
-            f"{who}: after an overflow the scale is still {new_scale:g}: `scaler.update()` ends every step."
+            f"{who}: after an overflow the scale is {new_scale:g}; expected {next_scale:g}: call "
+            "`scaler.update()` at the end of every step."
         )
         return
     assert not is_about(norm, right * scale), (
-        f"{who}: the norm returned, {norm:.4g}, is that of the scaled gradients; without the scale it is "
-        f"{right:.4g}. `unscale_` comes before clipping."
+        f"{who}: the returned norm, {norm:.4g}, is that of the scaled gradients; without the scale it is "
+        f"{right:.4g}. Call `unscale_` before clipping."
     )
     assert not (right > 1.01 * max_norm and is_about(norm, max_norm)), (
-        f"{who}: {norm:.4g} is the norm after clipping; return the one before, {right:.4g}."
+        f"{who}: {norm:.4g} is the norm after clipping; return the norm before it, {right:.4g}."
     )
-    assert is_about(norm, right, 1e-3), f"{who}: the norm is {norm:.4g}, and has to be {right:.4g}."
-    assert moved.any(), f"{who}: all gradients are finite, and the weights have not moved."
+    assert is_about(norm, right, 1e-3), f"{who}: the norm is {norm:.4g}; expected {right:.4g}."
+    assert moved.any(), f"{who}: all gradients are finite, but the weights have not moved."
     length, free = moved.norm().item() / LR, right * min(1.0, max_norm / right)
     assert not (right > 1.01 * max_norm and is_about(length, right)), (
-        f"{who}: the weights moved as if nothing had been clipped: the gradients are clipped before the step."
+        f"{who}: the weights moved as if nothing had been clipped; clip before the step."
     )
     assert is_about(length, free, 1e-3), (
-        f"{who}: the step is {length / free:.2g} times as long as with a gradient clipped to {max_norm:g}."
+        f"{who}: the step is {length / free:.2g} times as long as with gradients clipped at {max_norm:g}."
     )
     assert relative(moved, -LR * gradient * free / right) < 1e-3, (
-        f"{who}: the step has the right length and another direction: one factor clips all gradients."
+        f"{who}: the step has the right length but the wrong direction: one factor clips all gradients."
     )
-    assert new_scale == next_scale, f"{who}: a finite step changed the scale to {new_scale:g}."
+    assert new_scale == next_scale, (
+        f"{who}: a finite step changed the scale to {new_scale:g}; expected {next_scale:g}."
+    )

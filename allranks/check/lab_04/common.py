@@ -1,4 +1,4 @@
-"""What do the tasks of the lab share? Small models, and what is close enough."""
+"""What the tasks of the lab share: small models, and how close is close enough."""
 
 import math
 
@@ -27,12 +27,12 @@ def joined(tensors):
     return torch.cat([t.detach().flatten().float().cpu() for t in tensors])
 
 
-def relative(found, expected):
-    return float((found - expected).norm() / expected.norm())
+def relative(value, expected):
+    return float((value - expected).norm() / expected.norm())
 
 
-def is_about(found, expected, tolerance=0.01):
-    return math.isfinite(found) and abs(found - expected) <= tolerance * abs(expected)
+def is_about(value, expected, tolerance=0.01):
+    return math.isfinite(value) and abs(value - expected) <= tolerance * abs(expected)
 
 
 STEPS, PLANTED, MAX_NORM, LEARNING_RATE = 6, 2, 0.5, 0.3

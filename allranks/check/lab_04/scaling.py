@@ -1,4 +1,4 @@
-"""Unscaling, and the decisions of a loss scaler, on one rank and shared by all."""
+"""Unscaling, and the decisions of a loss scaler, on one rank and shared by all ranks."""
 
 import math
 import random
@@ -12,12 +12,13 @@ from torch.distributed.tensor import DTensor, Shard
 from allranks.check import exercise
 from allranks.check.lab_04.common import device_of_rank, is_about, relative
 from allranks.check.labs import is_written, on_ranks
+from allranks.check.stubs import is_returned
 from allranks.launch import RanksTimedOut
 from allranks.trace import trace
 
 
 def _unscaled(answer, world_size):
-    """Let the answer unscale gradients of all sorts; return what it said and did, and what they were."""
+    """Try the answer on gradients of all kinds; return what it returned and did, and what was in them."""
     device, rank, results = device_of_rank(), dist.get_rank(), []
     mesh = init_device_mesh(device, (world_size,))
     for bad, scale in ((None, 2.0**12), (math.inf, 2.0**12), (math.nan, 8.0), (-math.inf, 8.0), (None, 1.0)):
@@ -35,65 +36,71 @@ def _unscaled(answer, world_size):
                 weight.grad = tensor
             frozen = nn.Parameter(torch.zeros(3, device=device))
             optimizer = torch.optim.SGD([{"params": [frozen, *weights[:1]]}, {"params": weights[1:]}], lr=1.0)
-            said = answer(optimizer, scale)
-            found = [p.grad.to_local() if place == 2 else p.grad for p in weights]
+            found_inf = answer(optimizer, scale)
+            unscaled = [p.grad.to_local() if place == 2 else p.grad for p in weights]
             here = any(not g.isfinite().all() for g in gradients)
             close = [
                 relative(f.cpu().double(), g.double() / scale)
-                for f, g in zip(found, gradients, strict=True)
+                for f, g in zip(unscaled, gradients, strict=True)
                 if len(g)
             ]
-            plain = said if said is None or said is ... else bool(said)
-            results.append((here, plain, close, place == 2, scale, bad))
+            found_inf = found_inf if found_inf is None or found_inf is ... else bool(found_inf)
+            results.append((here, found_inf, close, place == 2, scale, bad))
     return results
 
 
 @exercise
 def unscale(answer):
-    """`answer(optimizer, scale)` divides the gradients and says whether one here is not finite."""
+    """`answer(optimizer, scale)` divides the gradients; True if one on this rank is not finite."""
     is_written(answer)
     for world_size in (2, 3):
         for rank, results in enumerate(on_ranks(_unscaled, answer, world_size, world_size=world_size)):
-            for here, said, close, sharded, scale, bad in results:
+            for here, found_inf, close, sharded, scale, bad in results:
                 where = f"Rank {rank}" + (", gradients sharded as by FSDP2" if sharded else "")
-                assert said is not None and said is not ..., f"{where}: the function returns nothing yet."
+                is_returned(found_inf, "True or False", f"{where}: the function")
                 if here:
-                    assert said, f"{where}: a gradient has a {bad} in it, and found_inf is False."
+                    assert found_inf, f"{where}: a gradient contains {bad}; expected True, not False."
                     continue
-                assert not said, f"{where}: all gradients here are finite, and found_inf is True." + (
-                    f" (The {bad} is on another rank: look at `here(p.grad)`.)"
-                    if bad is not None
-                    else " (They go up to 2e38, and their sum is larger than any number.)"
+                assert not found_inf, (
+                    f"{where}: all gradients are finite, but the function returned True."
+                    + (
+                        f" (The {bad} is on another rank: look at `here(p.grad)`.)"
+                        if bad is not None
+                        else " (They go up to 2e38, and their sum overflows.)"
+                    )
                 )
                 assert max(close) < 1e-5 or scale == 1, (
-                    f"{where}: a gradient is not what it was divided by {scale:g}; "
-                    "an optimizer has several groups of parameters."
+                    f"{where}: a gradient was not divided by {scale:g}; "
+                    "go through all parameters of all groups."
                 )
                 assert max(close) < 1e-5, f"{where}: with a scale of 1 a gradient has changed."
     return "Every gradient divided, infinities and NaN found, on this rank's part of sharded ones too."
 
 
 def _decisions(scaler, steps, device="cpu"):
-    """Take `steps`, each (factor of a gradient, whether `unscale_` is called); return what came of them.
+    """Take `steps`, each (factor of a gradient, whether `unscale_` is called); return the results.
 
-    Each step starts from weights of 1; of each: the scale before it, and two weights after it.
+    Each step starts from weights of 1. A result is the scale before the step, two weights after it, and how
+    often the optimizer stepped: plain SGD with gradients of zero would move nothing, and other optimizers do.
     """
     weights = [nn.Parameter(torch.ones(3, device=device)), nn.Parameter(torch.ones(2, 2, device=device))]
     optimizer = torch.optim.SGD([{"params": weights[:1]}, {"params": weights[1:]}], lr=1.0)
-    one, log = torch.ones((), device=device), []
+    one, log, taken = torch.ones((), device=device), [], []
+    optimizer.register_step_post_hook(lambda *_: taken.append(1))
     for factor, explicit in steps:
         optimizer.zero_grad()
         scale = scaler.scale(one)
         if not isinstance(scale, torch.Tensor):
-            return "`scale` returns no tensor."
+            return "`scale` should return a tensor."
         scaler.scale(weights[0].sum() * 0.25 + weights[1].sum() * factor).backward()
         if explicit:
             scaler.unscale_(optimizer)
             if getattr(scaler, "found_inf", False) in (None, ...):
-                return "`found_inf` is None after `unscale_`: lines miss here or in `unscale` of Task 3."
+                return "`found_inf` is None after `unscale_`; expected True or False (see also Task 3)."
         scaler.step(optimizer)
         scaler.update()
-        log.append((scale.item(), [w.detach().flatten()[0].item() for w in weights]))
+        log.append((scale.item(), [w.detach().flatten()[0].item() for w in weights], len(taken)))
+        taken.clear()
         with torch.no_grad():
             for w in weights:
                 w.fill_(1.0)
@@ -109,27 +116,35 @@ def _steps(seed, count=40):
 
 def _judge_decisions(log, steps, expected, who, interval):
     assert isinstance(log, list), f"{who}: {log}"
-    for number, ((scale, weights), (right, moved)) in enumerate(zip(log, expected, strict=True)):
+    for number, (result, (right, moved, _)) in enumerate(zip(log, expected, strict=True)):
+        scale, weights, taken = result
         factor, explicit = steps[number]
         before = [f for f, _ in steps[max(0, number - 6) : number]]
         lately = ", ".join("finite" if math.isfinite(f) else str(f) for f in before)
         assert scale == right, (
             f"{who}: the steps before step {number} were {lately}. With an interval of {interval} "
-            f"GradScaler's scale is now {right:g}, yours {scale:g}."
+            f"GradScaler's scale is now {right:g}; yours is {scale:g}."
         )
         case = f"{who}, step {number}"
         if not math.isfinite(factor):
-            assert weights == moved, f"{case}: a gradient is {factor}, and the step was not skipped."
+            assert weights == moved, f"{case}: a gradient is {factor}, but the step was not skipped."
+            assert not taken, (
+                f"{case}: a gradient is {factor}, but optimizer.step() was called. Even with gradients of "
+                "zero, "
+                "momentum or weight decay would move the weights."
+            )
             continue
-        assert weights != [1.0, 1.0], f"{case}: all gradients are finite, and the weights have not moved."
+        assert weights != [1.0, 1.0], f"{case}: all gradients are finite, but the weights have not moved."
         ratio = (1 - weights[1]) / (1 - moved[1])
         assert not is_about(ratio, 1 / right), (
             f"{case}: the gradients were divided by the scale twice, "
             f"{'by `unscale_` and again by `step`' if explicit else 'both in `step`'}."
         )
-        assert not is_about(ratio, right), f"{case}: the weights moved by the scaled gradient."
+        assert not is_about(ratio, right), (
+            f"{case}: the weights moved by the scaled gradient; unscale it first."
+        )
         assert all(is_about(w, m, 1e-5) for w, m in zip(weights, moved, strict=True)), (
-            f"{case}: a weight is {weights[1]:g} and not {moved[1]:g}."
+            f"{case}: a weight is {weights[1]:g}; expected {moved[1]:g}."
         )
 
 
@@ -146,7 +161,7 @@ def loss_scaler(answer):
         for rank, log in enumerate(on_ranks(on_rank, parts, options, world_size=world_size)):
             oracle = _decisions(torch.amp.GradScaler("cpu", *options), parts[rank])
             _judge_decisions(log, parts[rank], oracle, f"Rank {rank}", options[-1])
-    return "In 200 steps on five ranks the scale and the skipped steps of GradScaler."
+    return "In 200 steps on five ranks, the scale and the skipped steps of GradScaler."
 
 
 @exercise
@@ -176,27 +191,27 @@ def rank_scaler(answer):
             results = on_ranks(on_rank, parts, options, world_size=world_size)
         except RanksTimedOut as late:
             raise AssertionError(
-                f"Your scaler did not come to its end: {late}. Does every rank take part in the all-reduce, "
-                "also one that knows the answer already?"
-            ) from None
+                f"Your scaler did not finish: {late}. Does every rank take part in the all-reduce, "
+                "even one that already knows the answer?"
+            ) from late
         for rank, (log, nbytes) in enumerate(results):
             assert isinstance(log, list), f"Rank {rank}: {log}"
-            for step, ((scale, weights), (right, moved)) in enumerate(zip(log, oracle, strict=True)):
+            for step, (result, (right, moved, _)) in enumerate(zip(log, oracle, strict=True)):
+                scale, weights, taken = result
                 case = f"Step {step} of {world_size} ranks"
-                said = ", ".join(map(str, sorted(bad[step])))
-                assert scale == right, f"{case}: on rank {rank} the scale is {scale:g} and not {right:g}."
-                skipped = weights == [1.0, 1.0]
+                overflowed = ", ".join(map(str, sorted(bad[step])))
+                assert scale == right, f"{case}: on rank {rank} the scale is {scale:g}; expected {right:g}."
+                skipped = not taken and weights == [1.0, 1.0]
                 assert skipped or not bad[step], (
-                    f"{case}: rank {said} has an overflow, and rank {rank} has taken the step: from here on "
-                    "their weights differ. Skip everywhere what one of them has to skip."
+                    f"{case}: rank {overflowed} has an overflow, but rank {rank} took the step: from here on "
+                    "their weights differ. If one rank skips, all must."
                 )
-                assert bad[step] or not skipped, (
-                    f"{case}: no rank has an overflow, and rank {rank} has skipped."
-                )
+                assert bad[step] or not skipped, f"{case}: no rank has an overflow, but rank {rank} skipped."
                 assert all(is_about(w, m, 1e-5) for w, m in zip(weights, moved, strict=True)), (
-                    f"{case}: on rank {rank} a weight is {weights[1]:g} and not {moved[1]:g}."
+                    f"{case}: on rank {rank} a weight is {weights[1]:g}; expected {moved[1]:g}."
                 )
             assert nbytes <= 8 * count, (
-                f"The decisions are right, and cost {nbytes / count:.0f} bytes a step: one number is enough."
+                f"The decisions on rank {rank} are right, but cost {nbytes / count:.0f} bytes a step: one "
+                "number is enough."
             )
     return "One decision on 2, 3 and 4 ranks, for one number a step."

@@ -1,4 +1,4 @@
-"""Mixed precision of a model whose parameters are shared out."""
+"""Mixed precision of a model whose parameters are sharded."""
 
 import torch
 import torch.distributed as dist
@@ -39,7 +39,7 @@ def _sharded_step(answer, sizes, tokens, dtype, reduce_dtype):
 
 
 def _elements(parameters, world_size):
-    """Of one unit: what its message holds, each parameter padded to rows for every rank."""
+    """The elements in a unit's message: each parameter is padded to the same number of rows on every rank."""
     return sum(memory.shard_elements(len(p), p[0].numel(), world_size, 0) * world_size for p in parameters)
 
 
@@ -59,27 +59,38 @@ def shard(answer):
         units = {_elements(layer, world_size), _elements(rest, world_size)}
         results = on_ranks(_sharded_step, answer, sizes, tokens, dtype, reduce_dtype, world_size=world_size)
         for rank, seen in enumerate(results):
-            assert "returned" not in seen, f"Rank {rank} returned {seen['returned']}; that is no model."
-            _judge_shards(seen, joined(model.parameters()), units, dtype, reduce_dtype)
-    return "Weights travel in 16 bits, gradients in the dtype that was asked for, shards stay in float32."
+            assert "returned" not in seen, f"Rank {rank} returned {seen['returned']}; expected the model."
+            _judge_shards(
+                f"On rank {rank} of {world_size}",
+                seen,
+                joined(model.parameters()),
+                units,
+                dtype,
+                reduce_dtype,
+            )
+    return "Weights travel in 16 bits, gradients in the requested dtype; shards stay in float32."
 
 
-def _judge_shards(seen, values, units, dtype, reduce_dtype):
-    assert any(seen["sharded"]), "No parameter is sharded: that takes `fully_shard`."
+def _judge_shards(who, seen, values, units, dtype, reduce_dtype):
+    assert any(seen["sharded"]), f"{who}, no parameter is sharded; call `fully_shard`."
     assert all(seen["sharded"]), (
-        f"{seen['sharded'].count(False)} parameters of {len(seen['sharded'])} are not sharded: "
-        "the model itself has to be given to `fully_shard`, after its layers."
+        f"{who}, {seen['sharded'].count(False)} parameters of {len(seen['sharded'])} are not sharded: "
+        "pass the model itself to `fully_shard`, after its layers."
     )
     assert seen["weights"] == {FP32}, (
-        "The shards are in 16 bits, and the optimizer changes them: `param_dtype` leaves the shards in "
-        "float32 and makes 16-bit copies, `model.to` does not."
+        f"{who}, the shards are in 16 bits, and the optimizer updates them. `param_dtype` keeps the shards "
+        "in "
+        "float32 and makes 16-bit copies; `model.to` does not."
     )
     assert "mixed" not in seen, (
-        "In forward 16-bit activations meet weights in 32 bits: each unit needs the policy, also the one for "
-        "the rest."
+        f"{who}, 16-bit activations meet 32-bit weights in forward: every unit needs the policy, including "
+        "the "
+        "one for the rest."
     )
-    assert torch.equal(seen["values"], values), "The weights are no longer those of the model."
-    assert seen["gradients"] == {FP32}, "The gradients of the shards are not in float32, or missing."
+    assert torch.equal(seen["values"], values), (
+        f"{who}, the values of the weights have changed; sharding should keep them."
+    )
+    assert seen["gradients"] == {FP32}, f"{who}, the gradients of some shards are missing or not in float32."
     for kind, what, wanted in (
         ("all_gather", "weights", dtype),
         ("reduce_scatter", "gradients", reduce_dtype),
@@ -88,12 +99,16 @@ def _judge_shards(seen, values, units, dtype, reduce_dtype):
         right = {n * wanted.itemsize for n in units}
         other = {n * (6 - wanted.itemsize) for n in units}  # 2 bytes or 4
         assert sizes != other, (
-            f"The {what} travel in {'32' if wanted.itemsize == 2 else '16'} bits, where {named(wanted)} was "
-            f"asked for: that is `{'param' if kind == 'all_gather' else 'reduce'}_dtype`."
+            f"{who}, the {what} travel in {'32' if wanted.itemsize == 2 else '16'} bits; expected "
+            f"{named(wanted)}: "
+            f"set `{'param' if kind == 'all_gather' else 'reduce'}_dtype`."
         )
-        right, found = (" and ".join(f"{n:,}" for n in sorted(each)) for each in (right, sizes))
-        assert found == right, (
-            f"The {what} travel in messages of {found} bytes. In {named(wanted)} a unit for each layer and "
-            f"one for the rest make {right} bytes. Each unit needs the policy."
+        right, sent = (" and ".join(f"{n:,}" for n in sorted(counts)) for counts in (right, sizes))
+        assert sent == right, (
+            f"{who}, the {what} travel in messages of {sent} bytes; expected {right}: in {named(wanted)}, a "
+            "unit "
+            "for each layer and one for the rest, each with the policy."
         )
-    assert seen["logits"] == dtype, f"The logits are in {named(seen['logits'])} and not in {named(dtype)}."
+    assert seen["logits"] == dtype, (
+        f"{who}, the logits are in {named(seen['logits'])}; expected {named(dtype)}."
+    )

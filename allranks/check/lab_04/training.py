@@ -34,14 +34,14 @@ SIZES = {"layers": 2, "hidden": 32, "heads": 2}
 
 
 def _train(model, plain, pieces, batches, dtype, victim):
-    """Train on this rank with the reader's pieces; in step PLANTED a gradient on rank `victim` overflows."""
+    """Train on this rank with the reader's functions; in step PLANTED rank `victim` overflows."""
     step_of, loss_function, scaled_step, scaler = pieces
     rank, device, now = dist.get_rank(), device_of_rank(), {}
 
     def plant(module, args, output):
         if output.requires_grad and now["step"] == PLANTED and rank == victim:
             one = torch.zeros_like(output)
-            one[0, 0] = math.inf  # one row of one weight, which belongs to one rank
+            one[0, 0] = math.inf  # one row of one weight, which lies on one rank
             output.register_hook(lambda gradient: gradient + one)
 
     plain.token.register_forward_hook(plant)
@@ -49,8 +49,8 @@ def _train(model, plain, pieces, batches, dtype, victim):
     losses, scales = [], []
     for now["step"], tokens in enumerate(batches):
         optimizer.zero_grad()
-        mine = tokens.chunk(dist.get_world_size())[rank].to(device)
-        loss = step_of(model, mine, dtype, loss_function, scaler.scale).clone()
+        part = tokens.chunk(dist.get_world_size())[rank].to(device)
+        loss = step_of(model, part, dtype, loss_function, scaler.scale).clone()
         scaled_step(model, optimizer, scaler, MAX_NORM)
         dist.all_reduce(loss)
         losses.append(loss.item() / dist.get_world_size())
@@ -59,7 +59,7 @@ def _train(model, plain, pieces, batches, dtype, victim):
 
 
 def _serial(batches):
-    """The same in fp32 on one process; step PLANTED is skipped."""
+    """The losses in fp32 in one process, which skips step PLANTED."""
     model = new_gpt(SIZES)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     losses = []
@@ -98,19 +98,21 @@ def milestone(step_of, loss_function, unscaled, scaler, scaled_step, shared_scal
         scales = [2.0**10 if step < PLANTED else 2.0**9 for step in range(STEPS)]
         for world_size, victim in ((2, 1), (4, 2)):
             for rank, results in enumerate(on_ranks(on_rank, victim, world_size=world_size)):
-                for name, (losses, found) in results.items():
+                for name, (losses, scales_here) in results.items():
                     who = f"{name}, rank {rank} of {world_size}"
-                    assert found == scales, (
-                        f"{who}: rank {victim} overflows in step {PLANTED}, and the scales after "
-                        f"the steps are {', '.join(f'{s:g}' for s in found)}."
+                    assert scales_here == scales, (
+                        f"{who}: rank {victim} overflows in step {PLANTED}, and the scales after the "
+                        f"steps are {', '.join(f'{s:g}' for s in scales_here)}; expected "
+                        f"{', '.join(f'{s:g}' for s in scales)}."
                     )
                     for step, (loss, right) in enumerate(zip(losses, expected, strict=True)):
                         assert is_about(loss, right, TOLERANCE), (
-                            f"{who}: the loss of step {step} is {loss:.3f}, in fp32 it is {right:.3f}."
+                            f"{who}: the loss of step {step} is {loss:.3f}; expected {right:.3f} to 0.2 %, "
+                            "as in fp32."
                         )
         return (
-            f"{STEPS} steps on 2 and 4 ranks, {', '.join(runs)}: within {TOLERANCE:.1%} of fp32 "
-            "at every step; the step in which one rank overflowed is skipped by all."
+            f"{STEPS} steps on 2 and 4 ranks, with {', '.join(runs)}: within {TOLERANCE:.1%} of fp32 "
+            "at every step; all ranks skip the step in which one overflows."
         )
 
     labs.milestone(
@@ -124,5 +126,5 @@ def milestone(step_of, loss_function, unscaled, scaler, scaled_step, shared_scal
             ("shards in fp32, messages in 16 bits", shard, sharded),
         ],
         whole,
-        "a training in mixed precision that follows fp32 and survives an overflow on one rank.",
+        "a run in mixed precision that follows fp32 and survives an overflow on one rank.",
     )

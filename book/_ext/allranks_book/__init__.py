@@ -17,6 +17,7 @@ CONCERNS = [
     "instructors",
     "landing",
     "lecture",
+    "ledger",
     "opening",
     "pages",
     "permalinks",

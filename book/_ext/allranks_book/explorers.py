@@ -27,6 +27,7 @@ SVG = "image/svg+xml"
 ROOT = Path(__file__).resolve().parents[3]
 INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
 PACKAGE = ROOT / "allranks"
+SCRIPTS = ("explorers_phone.js", "explorers.js")  # the first listens to what the second does
 FRAME = ("__init__", "page", "controls", "svg")
 
 
@@ -44,7 +45,8 @@ class ExplorerFigure(MimeRenderPlugin):
         about = data.output_metadata.get(SVG, {}) if data.mime_type == SVG and not inline else {}
         if "explorer" not in about:
             return None
-        renderer.add_js_file("explorers", "explorers.js", {"defer": "defer"})
+        for script in SCRIPTS:
+            renderer.add_js_file(script, script, {"defer": "defer"})
         figure = figure_html(about["explorer"], about["settings"], data.content)
         return [nodes.raw(text=figure, format="html", classes=["output"])]
 
@@ -52,7 +54,7 @@ class ExplorerFigure(MimeRenderPlugin):
 def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None = None) -> str:
     """A `<figure>`: the controls, the picture for a page and for a phone, and its words.
 
-    in_sight: the controls that are not folded away; such a figure loads its Python when it is touched.
+    in_sight: the controls that are not folded away; all, if none are named.
     """
     module = explorers.explorer(name)
     chosen = settings(module.CONTROLS, given)
@@ -61,12 +63,11 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     made = {
         control.name: control_html(name, control, chosen[control.name], shown) for control in module.CONTROLS
     }
-    controls, waits = "".join(made.values()), ""
+    controls = "".join(made.values())
     if in_sight:
         folded = "".join(control for each, control in made.items() if each not in in_sight)
         controls = "".join(made[each] for each in in_sight)
         controls += f'<details class="ar-more"><summary>More controls</summary>{folded}</details>'
-        waits = " data-waits"
     about = f'role="img" aria-label="{html.escape(module.TITLE)}"'
     values = {
         control.name: [value for value, _ in control.options]
@@ -75,7 +76,7 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     }
     stored = json.dumps({"start": chosen, "values": values}, separators=(",", ":")).replace("<", "\\u003c")
     return (
-        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"{waits}>'
+        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}">'
         f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}'
         '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
         '<button type="button" data-do="copy">Copy link</button></div></form>'
@@ -137,7 +138,7 @@ def _range(control, value, shown):
 
 
 def python_files(name: str) -> dict[str, str]:
-    """Path → source, without comments and docstrings, of every Python file that the explorer `name` needs."""
+    """Path → bare source of every Python file that the explorer `name` needs."""
     files, wanted = (
         {"allranks/__init__.py": ""},
         [PACKAGE / "explorers" / f"{each}.py" for each in (*FRAME, name)],
@@ -164,19 +165,24 @@ def imports(tree: ast.Module, path: Path):
 
 
 def found_at(module: Path):
-    """The files to load for a module: its file, or its package's `__init__` (which names the others)."""
-    for path in (module.with_suffix(".py"), module / "__init__.py"):
+    """The files that Python runs to import a module: the `__init__` of each package above it, then its own.
+
+    Every script must hold all of them. Explorers on one page share an interpreter, so a package that one of
+    them brought without its `__init__` would stay empty for the next.
+    """
+    packages = [folder for folder in (module, *module.parents) if PACKAGE in folder.parents]
+    for path in (*(folder / "__init__.py" for folder in packages), module.with_suffix(".py")):
         if path.exists():
             yield path
 
 
 def bare(source: str) -> str:
-    """The program of `source`, without its comments and docstrings."""
+    """The program of `source`, without its comments, its docstrings and the list of its public names."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [each for each in body if not _is_text(each)] or [ast.Pass()]
+            node.body = [each for each in body if not (_is_text(each) or _lists_names(each))] or [ast.Pass()]
     return ast.unparse(tree)
 
 
@@ -186,6 +192,10 @@ def _is_text(node):
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     )
+
+
+def _lists_names(node):
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
 def interpreter() -> str:

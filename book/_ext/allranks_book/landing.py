@@ -14,7 +14,7 @@ import re
 from allranks import explorers
 
 from . import chapter_map, contents
-from .explorers import figure_html
+from .explorers import SCRIPTS, figure_html
 
 EXPLORER = re.compile(r"<!-- explorer: (\w+) ({.*?}) -->")
 MAP, LIST = "<!-- map -->", "<!-- contents -->"
@@ -78,7 +78,8 @@ def add_files(app, pagename, templatename, context, doctree) -> None:
     if pagename == app.config.root_doc:
         app.add_css_file("landing.css", priority=900)
     if app.env.metadata[pagename].get("explorers"):
-        app.add_js_file("explorers.js", defer="defer")
+        for script in SCRIPTS:
+            app.add_js_file(script, defer="defer")
 
 
 def setup(app) -> None:

@@ -13,20 +13,14 @@ import html
 import json
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
 
-from allranks import claims
-
 logger = logging.getLogger(__name__)
 LINES_OF_A_CELL = 10_000  # myst-nb counts lines so: cell n of a notebook starts at (n + 1) · 10,000
-LEDGER = "notebooks/reference/claims"
 KINDS = {nodes.math_block: ("eq", "formula"), nodes.table: ("table", "table")}
-ENTRY = re.compile(r"(<tr id='([^']+)'[^>]*><td>)(.*?)(?=<td>)")
-QUOTED = re.compile(r"""(<span class="s[12]">)("|'|&quot;|&#39;)([\w.-]+)\2</span>""")
 
 
 # ---- addresses ----
@@ -87,35 +81,6 @@ def link_html(anchor: str, words: str) -> str:
     return f'<a class="headerlink" href="#{html.escape(anchor)}" title="{title}">#</a>'
 
 
-# ---- published numbers ----
-
-
-@cache
-def known_claims() -> frozenset[str]:
-    """The ids of the ledger's entries."""
-    return frozenset(claim.id for claim in claims.table().claims)
-
-
-def link_claims(app, pagename: str, templatename: str, context: dict, doctree) -> None:
-    """Each entry of the ledger links to itself, and the code of a chapter that names one to the entry."""
-    body = context.get("body", "")
-    if pagename == LEDGER:
-        context["body"] = ENTRY.sub(
-            lambda row: f"{row[1]}{row[3]}{link_html(row[2], 'published number')}", body
-        )
-    elif doctree is not None and pagename.startswith("notebooks/"):
-        ledger = app.builder.get_relative_uri(pagename, LEDGER)
-        context["body"] = QUOTED.sub(lambda found: claim_link(found, ledger), body)
-
-
-def claim_link(quoted: re.Match, ledger: str) -> str:
-    """A string of the code, as a link if it is the id of an entry."""
-    whole, claim = quoted[0], quoted[3]
-    if claim not in known_claims():
-        return whole
-    return f'{quoted[1]}{quoted[2]}<a class="ar-ledger" href="{ledger}#{claim}">{claim}</a>{quoted[2]}</span>'
-
-
 def check_ids(app, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Warn where an address of ours is the id of two places: its link would lead to the first of them."""
     ours = set(re.findall(r'href="#([^"]+)" title="Link to this', context.get("body", "")))
@@ -127,7 +92,6 @@ def check_ids(app, pagename: str, templatename: str, context: dict, doctree) -> 
 def setup(app) -> None:
     """Add ids and links when a page is written."""
     app.connect("doctree-resolved", add_links)
-    app.connect("html-page-context", link_claims)
     app.connect("html-page-context", check_ids, priority=600)
     app.add_css_file("permalinks.css", priority=900)
     app.add_js_file("permalinks.js", defer="defer")

@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKS = ROOT / "book" / "reading_list.yaml"
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
 LIST, CARD = "<!-- reading list -->", "<!-- quick reference -->"
-STATES = ("current", "maintained", "superseded", "ended")
 ENTRY = re.compile(r"^@\w+\{([\w-]+),.*?^\}", re.MULTILINE | re.DOTALL)
 
 
@@ -99,13 +98,27 @@ def list_markdown(known_pages: set[str]) -> str:
     """The whole list: a section for each topic, and in it one for each work."""
     stored = reading_list()
     cited, names = citations(), {work["key"]: work["name"] for work in stored["works"]}
-    parts = ['```{raw} html\n<div class="ar-reading-place"></div>\n```']
+    parts = [
+        start_markdown(stored, cited),
+        '```{raw} html\n<div class="ar-reading-place"></div>\n```',
+    ]
     for topic, title in stored["topics"].items():
         parts.append(f"## {title}")
+        parts += [stored["notes"][topic]] if topic in stored["notes"] else []
         for work in stored["works"]:
             if work["topic"] == topic:
                 parts.append(work_markdown(work, cited[work["key"]], names, known_pages))
     return "\n\n".join([*parts, data_html(stored, cited)])
+
+
+def start_markdown(stored: dict, cited: dict[str, dict]) -> str:
+    """The works to start with, in the order in which to read them."""
+    works = {work["key"]: work for work in stored["works"]}
+    lines = ["## Start here\n"]
+    for key in stored["start"]:
+        link = f"[{works[key]['name']}](#{anchor(key)})"
+        lines.append(f"1. {link}, {cited[key]['who']}, {duration(works[key]['minutes'])}")
+    return "\n".join(lines)
 
 
 def work_markdown(work: dict, cited: dict, names: dict[str, str], known_pages: set[str]) -> str:
@@ -120,8 +133,8 @@ def work_markdown(work: dict, cited: dict, names: dict[str, str], known_pages: s
         "Insight": work["insight"],
         "Read": work["focus"],
         "First": ", ".join(f"[{names[key]}](#{anchor(key)})" for key in work["needs"]),
-        "Runs in": chapters_markdown(work["chapters"], known_pages),
-        "Lab": chapters_markdown([f"labs/{lab}" for lab in work.get("labs", [])], known_pages),
+        "Runs in": chapters_markdown(work["runs_in"], known_pages),
+        "Related": chapters_markdown(work["related"], known_pages),
         "Checked": claims_html(work.get("claims", [])),
         "State": state(work),
         "Corrected": work.get("corrected", ""),
@@ -148,7 +161,7 @@ def claims_html(papers: list[str]) -> str:
     if not found:
         return ""
     count = "one number" if len(found) == 1 else f"{len(found)} numbers"
-    return f'<a href="../notebooks/reference/claims.html#{found[0].id}">{count} in the ledger</a>'
+    return f'<a href="claims.html#{found[0].id}">{count} in the ledger</a>'
 
 
 @cache
@@ -198,7 +211,7 @@ def data_html(stored: dict, cited: dict[str, dict]) -> str:
             "priority": work["priority"],
             "minutes": work["minutes"],
             "year": cited[work["key"]]["year"],
-            "chapters": [*work["chapters"], *(f"labs/{lab}" for lab in work.get("labs", []))],
+            "chapters": work["runs_in"] + work["related"],
             "needs": work["needs"],
             "bibtex": entries[work["key"]],
         }

@@ -53,9 +53,12 @@ class Prediction(NamedTuple):
 
 
 def pages(part: str = r"(?!labs|reference)\w+") -> list[str]:
-    """The notebooks in the order of the contents, as `part/slug`; without an argument the chapters."""
+    """The notebooks in the order of the contents, as `part/slug`; without an argument the chapters.
+
+    The problems at the end of a part are no chapter: there is nothing to lecture.
+    """
     contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    return re.findall(rf"file: notebooks/({part}/\w+)$", contents, re.MULTILINE)
+    return re.findall(rf"file: notebooks/({part}/(?!problems$)\w+)$", contents, re.MULTILINE)
 
 
 @cache

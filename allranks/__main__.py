@@ -1,0 +1,68 @@
+"""Grade labs: `python -m allranks grade` for lecturers, `python -m allranks submit` for students."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from allranks.grading import reading, report, supervisor
+
+
+def main(arguments=None):
+    """Do what the command line says; return the exit status: 0, or 1 if a notebook could not be graded."""
+    parser = argparse.ArgumentParser(prog="python -m allranks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    grade = commands.add_parser("grade", help="points for handed-in labs, as JSON and CSV")
+    grade.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a notebook, or a folder of them")
+    grade.add_argument("--out", type=Path, default=Path("marks"), help="the folder to write to (marks)")
+    grade.add_argument(
+        "--workers", type=_positive(int), default=report.cores() + 1, help="at a time (cores + 1)"
+    )
+    submit = commands.add_parser("submit", help="what the grader says of a lab, and the file to hand in")
+    submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
+    for command in (grade, submit):
+        command.add_argument("--timeout", type=_positive(float), default=60, help="seconds for a task (60)")
+    options = parser.parse_args(arguments)
+    return _grade(options) if options.command == "grade" else _submit(options)
+
+
+def _grade(options):
+    missing = [path for path in options.notebooks if not Path(path).exists()]
+    if missing:
+        print(f"There is no {', no '.join(missing)}: give notebooks, or folders of them.", file=sys.stderr)
+        return 2
+    sandboxed = supervisor.has_sandbox()
+    if not sandboxed:
+        print(
+            "bubblewrap does not work here: submissions can read files and use the network.", file=sys.stderr
+        )
+    records = report.grade(options.notebooks, options.out, options.workers, options.timeout, sandboxed)
+    failed = sum(record["status"] != "graded" for record in records)
+    print(f"{len(records) - failed} graded, {failed} not: {options.out / 'marks.csv'} and marks.json")
+    return 1 if failed or not records else 0
+
+
+def _submit(options):
+    record = report.graded(options.notebook, options.timeout, supervisor.has_sandbox())
+    for task in record["tasks"]:
+        print("✓" if task["points"] else "✗", f"{task['task']}: {task['reason']}")
+    print(*record["notes"], report.line(record), sep="\n")
+    if record["status"] != "graded":
+        return 1
+    path = options.notebook.with_name(f"{options.notebook.stem}_to_hand_in.ipynb")
+    path.write_bytes(reading.without_outputs(options.notebook))
+    print(f"Hand in {path}")
+    return 0
+
+
+def _positive(kind):
+    def number(text):
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        return value
+
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

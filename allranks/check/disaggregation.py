@@ -1,0 +1,123 @@
+"""The exercises of the chapter on disaggregation."""
+
+import torch
+
+from allranks import hardware, inference
+from allranks.check import exercise
+from allranks.inference import held_heads
+from allranks.transformer import PRESETS
+
+POOLS = ((2, 1, 1), (2, 1, 2), (2, 1, 4), (2, 4, 1), (8, 2, 4), (8, 4, 2), (8, 16, 2), (4, 2, 8), (1, 3, 2))
+PAGES = ((24, 8, 4), (32, 16, 8), (32, 8, 16), (21, 8, 4), (21, 4, 8), (5, 8, 2), (24, 8, 8), (13, 4, 5))
+LLAMA, SHARE, LINK = PRESETS["llama3-8b"], 0.5, "ethernet-25"
+
+
+@exercise
+def messages(answer):
+    """`answer(kv_heads, senders, receivers)`: triples (sender, receiver, head) of the whole model."""
+    for heads, senders, receivers in POOLS:
+        found, where = answer(heads, senders, receivers), f"{heads} heads, {senders} → {receivers} ranks"
+        assert isinstance(found, (list, tuple)), f"{where}: return a list of triples, not {found!r}."
+        for one in found:
+            assert isinstance(one, tuple) and len(one) == 3, (
+                f"{where}: each message is (sender, receiver, head), not {one!r}."
+            )
+            sender, receiver, head = one
+            assert sender in range(senders) and receiver in range(receivers), (
+                f"{where}: {one} names a rank that is not there; both sides are counted from 0."
+            )
+            assert head in held_heads(heads, senders, sender), (
+                f"{where}: sender {sender} does not hold head {head}."
+            )
+            assert head in held_heads(heads, receivers, receiver), (
+                f"{where}: receiver {receiver} gets head {head}, which is none of its own."
+            )
+        for receiver in range(receivers):
+            gets = sorted(head for _, to, head in found if to == receiver)
+            needs = list(held_heads(heads, receivers, receiver))
+            assert len(set(gets)) == len(gets), (
+                f"{where}: receiver {receiver} gets a head more than once; of several copies one is enough."
+            )
+            assert gets == needs, f"{where}: receiver {receiver} needs the heads {needs} and gets {gets}."
+    return f"{len(POOLS)} pairs of pools: each receiver gets its heads once, from ranks that hold them."
+
+
+@exercise
+def repage(answer):
+    """`answer(pages, length, size)`: the same tokens in pages of another size."""
+    layers, heads, width = 2, 3, 4
+    for length, page, size in PAGES:
+        where = f"{length} tokens, from pages of {page} to pages of {size}"
+        tokens = torch.arange(1.0, 1 + layers * 2 * heads * length * width)
+        tokens = tokens.view(layers, 2, heads, length, width)
+        given, right = (_paged(tokens, each) for each in (page, size))
+        given[:, :, -1, :, (length - 1) % page + 1 :] = -1.0  # what lies behind the last token is anything
+        found = answer(given.clone(), length, size)
+        assert torch.is_tensor(found), f"{where}: return a tensor, not {type(found).__name__}."
+        assert found.shape == right.shape, (
+            f"{where}: the shape has to be {tuple(right.shape)}, not {tuple(found.shape)}."
+        )
+        assert not (found == -1).any(), (
+            f"{where}: what lies behind the last token was copied; put zeros there."
+        )
+        if not torch.equal(found, right):
+            assert not torch.equal(found.flatten().sort().values, right.flatten().sort().values), (
+                f"{where}: all numbers are there, but not in their places. Heads lie between pages and their"
+                " tokens: bring pages and tokens together first."
+            )
+        assert torch.equal(found, right), f"{where}: a token is lost, or lies in another place."
+    return f"{len(PAGES)} pairs of sizes: each token where it belongs, and zeros behind the last."
+
+
+def _paged(tokens, page):
+    """(layers, 2, heads, length, width) in pages of `page`, with zeros behind the last token."""
+    layers, kinds, heads, length, width = tokens.shape
+    count = -(-length // page)
+    pages = tokens.new_zeros(layers, kinds, count, heads, page, width)
+    for at in range(length):
+        pages[:, :, at // page, :, at % page] = tokens[:, :, :, at]
+    return pages
+
+
+def first_worth(needed, bandwidth):
+    """The first number of tokens for which `needed(tokens)` is at most `bandwidth`."""
+    low, high = 0, 1
+    while needed(high) > bandwidth:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if needed(middle) > bandwidth else (low, middle)
+    return high
+
+
+@exercise
+def worth_moving(answer):
+    """`answer`: from how many tokens on moving the cache of Llama 3 8B beats computing it."""
+    peak, bandwidth = hardware.peak("h100"), hardware.link(LINK).bandwidth
+
+    def needed(tokens, flops=SHARE * peak):
+        return inference.break_even_bandwidth(LLAMA, tokens, flops)
+
+    right = first_worth(needed, bandwidth)
+    assert answer is not None, "Put a number in the place of None."
+    assert isinstance(answer, int) and not isinstance(answer, bool) and answer > 0, (
+        f"A number of tokens is whole and above 0, not {answer!r}."
+    )
+    assert answer != first_worth(lambda n: needed(n, peak), bandwidth), (
+        "So many at the full peak; this GPU reaches half of it, and takes twice as long."
+    )
+    with_logits = first_worth(lambda n: _with_logits(n) * SHARE * peak, bandwidth)
+    assert answer != with_logits, "So many if logits are computed too, and no cache needs those."
+    assert needed(answer) <= bandwidth, (
+        f"For {answer:,} tokens the link would need {needed(answer) / 1e9:.2f} GB/s, and it has"
+        f" {bandwidth / 1e9:.3f}: 25 Gbit/s are bits. Computing is still faster."
+    )
+    assert answer == right, (
+        f"For {answer:,} tokens moving is faster, but it is for fewer tokens too: find the first number."
+    )
+    return f"{right:,} tokens: attention to so long a past costs more than the link."
+
+
+def _with_logits(tokens):
+    """Bytes of a cache over the FLOPs of a pass that also computes the logits of all tokens."""
+    return inference.moved_bytes(LLAMA, tokens) / inference.step(LLAMA, tokens).flops

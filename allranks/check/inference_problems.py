@@ -1,0 +1,258 @@
+"""The ten mixed problems at the end of the part on inference."""
+
+from allranks import hardware, inference, memory, precision, transformer
+from allranks.check import exercise
+from allranks.check.optimisation_problems import near
+from allranks.check.stubs import is_filled
+
+LARGE, SMALL = transformer.PRESETS["llama3-70b"], transformer.PRESETS["llama3-8b"]
+LINKS = {"a100-80gb": "nvlink-3", "h100": "nvlink-4"}
+RANKS = (1, 2, 4, 8)
+USERS, CONTEXT, RATE, USED = (
+    100,
+    4096,
+    30,
+    0.9,
+)  # tokens each, tokens a second, share of memory
+
+
+def chosen(answer, right, hints):
+    """Assert that `answer` is the letter `right`; `hints` says of each other one what is against it."""
+    is_filled(answer, "a letter")
+    letters = sorted([right, *hints])
+    letter = str(answer).strip().upper()
+    assert letter in letters, f"{answer!r} is not it: answer with one of the letters {', '.join(letters)}."
+    assert letter == right, hints[letter]
+
+
+def room(name, ranks):
+    """How many sequences fit on `ranks` of these GPUs, with a tenth of the memory left free."""
+    part = inference.tensor_slice(LARGE, ranks)
+    return inference.largest_batch(part, CONTEXT, USED * hardware.accelerator(name).memory)
+
+
+def seconds(name, ranks):
+    """(on the device, in collectives): seconds of a step for all users."""
+    return inference.decode_seconds(LARGE, ranks, name, LINKS[name], CONTEXT - 1, USERS)
+
+
+@exercise
+def plan(answer):
+    """(GPU, ranks, GB of cache on each, ms of a step): the fewest for 100 users at 30 tokens a second."""
+    is_filled(answer, "four things: GPU, ranks, GB, ms")
+    assert isinstance(answer, (tuple, list)) and len(answer) == 4, "Give four things: GPU, ranks, GB, ms."
+    name, ranks, gigabytes, milliseconds = answer
+    assert name in LINKS and ranks in RANKS, 'Take "a100-80gb" or "h100", and 1, 2, 4 or 8 ranks.'
+    cache = memory.kv_cache_bytes(LARGE, CONTEXT, USERS)
+    fit = room(name, ranks)
+    if fit < USERS:
+        weights = 2 * transformer.parameters(LARGE)
+        alone = weights <= USED * ranks * hardware.accelerator(name).memory
+        raise AssertionError(
+            f"Beside the weights there is room for {fit} sequences, and the users need {cache / 1e9:.0f} GB "
+            f"of cache{': that the weights fit is not enough' if alone else ''}."
+        )
+    step = sum(seconds(name, ranks))
+    assert step * RATE <= 1, (
+        f"Everything fits, but a step takes {1e3 * step:.1f} ms: {1 / step:.0f} tokens a second. "
+        "What bounds the step?"
+    )
+    fewest = min(r for n in LINKS for r in RANKS if room(n, r) >= USERS and sum(seconds(n, r)) * RATE <= 1)
+    assert ranks == fewest, f"That works, but {fewest} GPUs are enough."
+    near(
+        gigabytes,
+        cache / ranks / 1e9,
+        {
+            cache / 1e9: f"That is the cache of all {ranks} GPUs; each has its own heads of keys.",
+            8 * cache / ranks / 1e9: "Llama 3 70B has 8 heads of keys for its 64 heads of queries.",
+            cache / ranks / 2**30: "These are GiB; memory is sold in GB of 10⁹ bytes.",
+        },
+    )
+    near(
+        milliseconds,
+        1e3 * step,
+        {
+            1e3
+            * seconds(name, ranks)[0]: "That is what each GPU reads; 161 sums and a gather take time, too.",
+            1e3 / RATE: "That is the limit. How long does the step really take?",
+        },
+    )
+    return f"{ranks} H100, {cache / ranks / 1e9:.1f} GB of cache on each and {1e3 * step:.1f} ms a step."
+
+
+@exercise
+def first_token(answer):
+    """Why the time to the first token explodes, where later tokens come as before."""
+    assert [round(inference.prefill(rate, 0.2), 1) for rate in (4, 4.75)] == [0.6, 2.1]
+    chosen(
+        answer,
+        "C",
+        {
+            "A": "Longer decode steps would delay later tokens, and those come as before.",
+            "B": "Without pages, requests that decode would be preempted, and later tokens would wait.",
+            "D": "The prefill server writes the first token before the cache moves: a link delays the next.",
+            "E": "No server does both, and a pause in decoding would delay later tokens, not the first.",
+        },
+    )
+    return "A server that is busy 80 % of the time is now busy 95 %, and the queue grows with 1/(1 − RD)."
+
+
+@exercise
+def copies(answer):
+    """GB that a prompt of 8,192 tokens of Llama 3 70B sends to 16 tensor-parallel ranks."""
+    whole = memory.kv_cache_bytes(LARGE, 8192)
+    right = inference.moved_bytes(LARGE, 8192, receivers=16)
+    near(
+        answer,
+        right / 1e9,
+        {
+            whole / 1e9: "Sixteen ranks share eight heads of keys: each head goes to two of them.",
+            16 * whole / 1e9: "A receiver needs one head of keys, not all of them.",
+            8 * whole / 1e9: "Those are 64 heads, of queries; keys and values have 8.",
+            right / 16 / 1e9: "That is what one of the sixteen receives.",
+        },
+    )
+    return f"{right / 1e9:.2f} GB, twice the cache: each of the eight heads goes to two ranks."
+
+
+@exercise
+def at_half_peak(answer):
+    """Mooncake's bandwidth for 8×H800 with all matrices of the model, and GPUs at half their peak."""
+    peak = 8 * hardware.peak("h100")
+    right = inference.break_even_bandwidth(LARGE, 8192, peak / 2) / 1e9
+    printed = peak * inference.mooncake_break_even(8192, 8192, 8, 4, 22) / 1e9
+    near(
+        answer,
+        right,
+        {
+            printed: "That is the printed number: b = 22, and GPUs at their peak.",
+            round(printed): "That is the printed number: b = 22, and GPUs at their peak.",
+            printed / 2: "Half of the printed number still has b = 22; the model's matrices make 25.5.",
+            round(printed)
+            / 2: "Half of the printed number still has b = 22; the model's matrices make 25.5.",
+            2 * right: "The matrices are right, but the GPUs compute at half their peak.",
+            4 * right: "Slower GPUs take longer to compute, so a slower link is enough.",
+            right / 8: "Eight GPUs compute together.",
+        },
+    )
+    return f"{right:.1f} GB/s: with slower GPUs and larger matrices, moving pays on slower links."
+
+
+@exercise
+def largest_batch(answer):
+    """Sequences of 8,192 tokens of Llama 3 70B on eight A100 with 80 GB, a tenth of it left free."""
+    part, capacity = inference.tensor_slice(LARGE, 8), hardware.accelerator("a100-80gb").memory
+    right = inference.largest_batch(part, 8192, USED * capacity)
+    one = memory.kv_cache_bytes(part, 8192)
+    near(
+        answer,
+        right,
+        {
+            right // 8: "Grouped queries share 8 heads of keys, and each of eight ranks holds one of them.",
+            inference.largest_batch(part, 8192, capacity): "A tenth of the memory stays free.",
+            USED * capacity // one: "The weights need room, too: an eighth of them on each rank.",
+            2 * right: "An element of the cache takes two bytes.",
+        },
+    )
+    return f"{right} sequences; with 64 heads of keys in the cache it would be {right // 8}."
+
+
+def flooded(slots):
+    """The `Run` of 120 requests on a pool of 512 pages, at most `slots` of them at once."""
+    gpu = inference.engine(SMALL, "h100", efficiency=0.6)
+    requests = inference.requests(inference.evenly(100, 120), prompts=100, outputs=900)
+    return inference.serve(requests, gpu, "continuous", budget=2048, slots=slots, pages=512)
+
+
+@exercise
+def more_at_once(answer):
+    """Why more running requests write hardly more tokens a second, and each of them more slowly."""
+    assert sum(map(inference.preemptions, flooded(64).served)) > 0 == inference.recomputed_tokens(flooded(8))
+    full = inference.step(SMALL, 1, 512 * 16 // 64 - 1, 64)
+    device = hardware.accelerator("h100")
+    cache = 1e3 * memory.kv_cache_bytes(SMALL, 512 * 16) / device.bandwidth / 0.6
+    chosen(
+        answer,
+        "D",
+        {
+            "A": f"64 sequences that fill the pool make {full.intensity:.0f} FLOPs a byte, far below the "
+            f"ridge of {hardware.ridge('h100'):.0f}.",
+            "B": "The queue delays first tokens, and the mean time of a later token does not count it.",
+            "C": f"All 512 pages together are read in {cache:.1f} ms, however many requests share them.",
+            "E": "The new prompts are the same 12,000 tokens in every run. Which tokens are the others?",
+        },
+    )
+    return "Requests lose their pages, wait, and are computed again: admit only as many as can finish."
+
+
+@exercise
+def pages(answer):
+    """How many more requests run at once with pages of 16 tokens than with 2,048 tokens reserved."""
+    token, free = memory.kv_cache_bytes(SMALL), 40e9
+    paged, reserved = free // (16 * token) // 32, free // (2048 * token)
+    fed = free // (16 * token) // 33 - reserved
+    near(
+        answer,
+        paged - reserved,
+        {
+            paged: "That many run with pages. How many more is that than with reservations?",
+            reserved: "That many run with reservations. How many more run with pages?",
+            fed: "The last token is never fed back: a request ends with 512 tokens cached, in 32 pages.",
+        },
+    )
+    return (
+        f"{paged - reserved:.0f} more: {paged:.0f} instead of {reserved:.0f}, whose memory is mostly empty."
+    )
+
+
+@exercise
+def gigabits(answer):
+    """Gbit/s above which moving 4,096 tokens of Llama 2 7B beats an H100 at half its peak."""
+    model, flops = transformer.PRESETS["llama2-7b"], hardware.peak("h100") / 2
+    right = 8 * inference.break_even_bandwidth(model, 4096, flops) / 1e9
+    near(
+        answer,
+        right,
+        {
+            right / 8: "These are gigabytes; a link is sold by bits.",
+            2 * right: "The GPU reaches half of its peak, so computing takes twice as long.",
+            right / 4: "Llama 2 7B does not share heads of keys: it has 32.",
+            right / 2: "A cache has keys and values, of two bytes an element.",
+        },
+    )
+    return f"{right:.0f} Gbit/s: over 100 Gbit/s, this cache is better computed again."
+
+
+@exercise
+def two_texts(answer):
+    """Why a greedy answer depends on how many others are in the batch."""
+    assert precision.spacing("bf16", 17.3) > 17.3 - 17.2
+    chosen(
+        answer,
+        "E",
+        {
+            "A": "Greedy decoding takes the largest logit and draws no random number.",
+            "B": "Another request's keys would change the text in float32, too, and not only near a tie.",
+            "C": "Nothing was preempted; and what is computed again is the same, up to rounding.",
+            "D": "A token that attended to padding would see it in float32, too, and not only near a tie.",
+        },
+    )
+    return "Sums in another order are rounded differently, and a near tie in 16 bits goes the other way."
+
+
+@exercise
+def latent(answer):
+    """The cache of DeepSeek-V2 on each of eight ranks, over that of DeepSeek 67B, both in 16 bits."""
+    grouped = transformer.llama(95, 8192, 64, 102400, 4096, 8, 22016)
+    right = memory.latent_cache_bytes(60) / memory.kv_cache_bytes(grouped, tensor_parallel=8)
+    near(
+        answer,
+        right,
+        {
+            1 - 0.933: "That is the printed number; it compares 6 bits with 16.",
+            right / 8: "That is one rank. Eight divide the heads of keys, but which of them has the latent?",
+            right * 6 / 16: "Both caches have 16 bits an element here.",
+            1 / right: "Turn the fraction around.",
+        },
+    )
+    return f"{right:.2f} times as much: heads can be divided among ranks, a latent cannot."

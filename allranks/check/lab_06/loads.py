@@ -1,0 +1,132 @@
+"""Settings for a load, scored by goodput on arrivals that the page does not show."""
+
+import functools
+import random
+from collections import namedtuple
+
+from allranks import inference, memory
+from allranks.check import exercise, stubs
+from allranks.check.lab_06.common import on_ranks
+from allranks.check.labs import is_written
+from allranks.transformer import PRESETS
+
+PAGE, WORKSPACE = 16, 500_000  # tokens of a page; bytes that a step needs for each token of its budget
+BUDGETS = (128, 256, 512, 1024, 2048, 4096)
+SHAPE = PRESETS["llama3-8b"]
+SHARE = 0.95  # of the best goodput is asked
+COUNT, HIDDEN = 160, 3  # requests of a load, and how many hidden loads there are
+Service = namedtuple("Service", "rate prompts outputs first later room")
+"""Requests a second, bounds of their tokens, two objectives in seconds, bytes for cache and workspace."""
+SERVICES = {
+    "chat": Service(12, (200, 2000), (50, 300), 0.5, 0.02, 8e9),
+    "one word": Service(32, (200, 2000), (5, 20), 0.5, 0.1, 8e9),
+    "little memory": Service(6, (500, 3000), (50, 200), 2.0, 0.016, 3e9),
+}
+
+
+def server():
+    """The `Engine` of all three services: Llama 3 8B on one H100 at 60 % of its peak, 2 ms more a step."""
+    return inference.engine(SHAPE, "h100", efficiency=0.6, overhead=0.002)
+
+
+@functools.lru_cache(maxsize=100)
+def new_load(name, seed):
+    """The requests of a service, the same for equal seeds."""
+    service = SERVICES[name]
+    arrivals = inference.poisson(service.rate, COUNT, seed)
+    prompts = inference.lengths(*service.prompts, COUNT, seed)
+    return inference.requests(arrivals, prompts, inference.lengths(*service.outputs, COUNT, seed + 1))
+
+
+def pages_of(name, budget):
+    """The pages that fit beside the workspace of a budget."""
+    left = SERVICES[name].room - WORKSPACE * budget
+    return int(left // memory.kv_cache_bytes(SHAPE, PAGE))
+
+
+@functools.lru_cache(maxsize=1000)
+def goodputs(name, seed, policy, budget, pages):
+    """Requests a second within both objectives, and the parts within the first and within the second."""
+    service = SERVICES[name]
+    run = inference.serve(new_load(name, seed), server(), policy, budget, pages=pages, page=PAGE)
+    parts = (service.first, float("inf")), (float("inf"), service.later)
+    parts = (inference.mean(_within(each, *limits) for each in run.served) for limits in parts)
+    return inference.goodput(run, service.first, service.later), *parts
+
+
+def _within(served, first, later):
+    return inference.ttft(served) <= first and inference.tpot(served) <= later
+
+
+def score(name, seeds, *settings):
+    """The three numbers of `goodputs`, on average over some loads."""
+    return [inference.mean(values) for values in zip(*(goodputs(name, seed, *settings) for seed in seeds))]
+
+
+def candidates(name):
+    """Every (policy, budget, pages) that is tried; whole prompts need workspace for the longest."""
+    longest = SERVICES[name].prompts[1]
+    return [
+        (policy, budget, pages_of(name, budget))
+        for policy in ("continuous", "chunked")
+        for budget in BUDGETS
+        if policy == "chunked" or budget >= longest
+    ]
+
+
+def new_seeds():
+    return [10 * seed for seed in random.sample(range(100, 10**6), HIDDEN)]
+
+
+def planned(answer):
+    found = {}
+    for name, service in SERVICES.items():
+        found[name] = answer(new_load(name, 1), server(), SHAPE, *service[3:], WORKSPACE)
+    return found
+
+
+@exercise
+def plan(answer):
+    """`answer(load, engine, shape, first, later, room, workspace)`: (policy, budget, pages)."""
+    is_written(answer)
+    found = on_ranks(planned, answer)[0]
+    seeds = new_seeds()
+    for name, settings in found.items():
+        judge_plan(name, settings, seeds)
+    return f"Three services, each with {100 * SHARE:.0f} % of the best goodput or more, on hidden arrivals."
+
+
+def judge_plan(name, settings, seeds):
+    """Fail unless these settings fit into the memory and reach what is asked on the loads of the seeds."""
+    stubs.is_returned(settings, "(policy, budget, pages)", "plan")
+    assert isinstance(settings, tuple | list) and len(settings) == 3, (
+        f"plan returned {settings!r}; expected (policy, budget, pages)."
+    )
+    policy, budget, pages = settings
+    service, longest = SERVICES[name], SERVICES[name].prompts[1]
+    where = f"For {name!r}, {policy}, a budget of {budget} tokens and {pages} pages"
+    assert policy in ("continuous", "chunked"), f"{where}: the policy is 'continuous' or 'chunked'."
+    assert all(isinstance(n, int) and n > 0 for n in (budget, pages)), f"{where}: whole numbers above 0."
+    assert policy == "chunked" or budget >= longest, (
+        f"{where}: a whole prompt has up to {longest} tokens, and all of them need workspace."
+    )
+    needed = pages * memory.kv_cache_bytes(SHAPE, PAGE) + WORKSPACE * budget
+    assert needed <= service.room, (
+        f"{where} need {needed / 1e9:.2f} GB of {service.room / 1e9:.2f}: the workspace of a step and the "
+        "pages share the room."
+    )
+    most = service.prompts[1] + service.outputs[1] - 1
+    assert pages * PAGE >= most, f"{where}: the longest request caches {most} tokens."
+    reached, first, later = score(name, seeds, policy, budget, pages)
+    best, (_, right, _) = max((score(name, seeds, *each)[0], each) for each in candidates(name))
+    late = "Compare other policies, and take all the pages that fit."
+    if budget != right:
+        late = (
+            "A larger budget computes prompts sooner."
+            if budget < right
+            else "A smaller budget makes steps shorter, and leaves more room for pages."
+        )
+    assert reached >= SHARE * best, (
+        f"{where} reach {reached:.1f} requests a second on hidden arrivals, and {SHARE * best:.1f} are "
+        f"asked. In time are {first:.0%} of the first tokens and {later:.0%} of the later ones. {late}"
+    )

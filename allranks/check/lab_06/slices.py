@@ -1,0 +1,148 @@
+"""Tensor-parallel decode on two ranks."""
+
+import copy
+
+import torch
+import torch.distributed as dist
+
+from allranks.check import exercise
+from allranks.check.lab_06.common import is_equal, must, new_llama, new_tokens, on_ranks
+from allranks.check.lab_06.decoding import cached
+from allranks.check.labs import is_written
+from allranks.trace import trace
+
+RANKS = 2
+PIECES = [4, 1, 2]  # tokens of each pass
+
+
+def keep(linear, dim):
+    """Keep this rank's part of a linear layer's weight, in place; dim 0 cuts outputs, dim 1 inputs."""
+    parts = linear.weight.detach().chunk(dist.get_world_size(), dim)
+    part = parts[dist.get_rank()].clone()
+    linear.weight = torch.nn.Parameter(part, requires_grad=False)
+
+
+def sliced_forward(model, one_layer, tokens, pasts=None):
+    """Pass new tokens through a model whose layers are cut; `one_layer` is the reader's."""
+    x, after = model.model.embed_tokens(tokens), []
+    for number, layer in enumerate(model.model.layers):
+        x, past = one_layer(layer, x, None if pasts is None else pasts[number])
+        after.append(past)
+    return model.lm_head(model.model.norm(x)), after
+
+
+def _decoded(cut, one_layer, attention, model, tokens):
+    """On each rank: logits, numbers in the past, numbers in the cut matrices, and what was sent."""
+    model = copy.deepcopy(model)
+    for layer in model.model.layers:
+        cut(layer)
+
+    def judged(layer, x, past):
+        found = one_layer(layer, x, past)
+        must(
+            found is not None and found is not ...,
+            "one_layer returns nothing yet; it should return (x, past).",
+        )
+        must(
+            isinstance(found, tuple | list) and len(found) == 2 and torch.is_tensor(found[0]),
+            "one_layer should return two tensors, (x, past).",
+        )
+        must(
+            found[0].shape == x.shape,
+            f"one_layer returned shape {tuple(found[0].shape)}; expected {tuple(x.shape)}.",
+        )
+        return found
+
+    logits, pasts = [], None
+    with torch.no_grad(), trace() as counted:
+        for piece in tokens.split(PIECES, 1):
+            some, pasts = sliced_forward(model, judged, piece, pasts)
+            logits.append(some)
+    held = [past.numel() for past in pasts if torch.is_tensor(past)]
+    weights = [p.numel() for layer in model.model.layers for p in layer.parameters() if p.dim() > 1]
+    return torch.cat(logits, 1), sum(held), sum(weights), counted.calls, counted.sent
+
+
+def _misplaced(model, tokens, where):
+    """The logits of rank 0 with an all-reduce missing or in a wrong place; in one process."""
+    halves = [[_half(layer, rank) for rank in range(RANKS)] for layer in model.model.layers]
+    embedded = model.model.embed_tokens(tokens)
+    x = [embedded] * RANKS
+    with torch.no_grad():
+        for parts in halves:
+            ys = [cached(p.self_attn, p.input_layernorm(x[r]), None)[0] for r, p in enumerate(parts)]
+            if where == "after the residual":
+                x = [sum(x[r] + ys[r] for r in range(RANKS))] * RANKS
+            else:
+                whole = where not in ("nowhere", "after the feed-forward only")
+                x = [x[r] + (sum(ys) if whole else ys[r]) for r in range(RANKS)]
+            ys = [p.mlp(p.post_attention_layernorm(x[r])) for r, p in enumerate(parts)]
+            if where == "after the residual":
+                x = [sum(x[r] + ys[r] for r in range(RANKS))] * RANKS
+            else:
+                whole = where not in ("nowhere", "after attention only")
+                x = [x[r] + (sum(ys) if whole else ys[r]) for r in range(RANKS)]
+        return [model.lm_head(model.model.norm(each)) for each in x]
+
+
+def _half(layer, rank):
+    layer = copy.deepcopy(layer)
+    attention, mlp = layer.self_attn, layer.mlp
+    for dim, linears in (
+        (0, (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)),
+        (1, (attention.o_proj, mlp.down_proj)),
+    ):
+        for linear in linears:
+            linear.weight = torch.nn.Parameter(linear.weight.chunk(RANKS, dim)[rank].clone(), False)
+    return layer
+
+
+PLACES = {
+    "nowhere": "nobody sums: each rank has half of the heads and half of the columns, and both halves count",
+    "after attention only": "the feed-forward's halves are not summed",
+    "after the feed-forward only": "attention's halves are not summed before the feed-forward reads them",
+    "after the residual": "the sum contains x itself once for each rank: sum first, and add x then",
+}
+
+
+def judge_slices(ranks, model, tokens):
+    """Fail unless every rank has the logits of one process, half of the cache and half of the matrices."""
+    shape, right = model.shape, model(tokens)
+    whole = shape.layers * 2 * tokens.numel() * shape.kv_heads * shape.head_width
+    matrices = sum(p.numel() for layer in model.model.layers for p in layer.parameters() if p.dim() > 1)
+    for rank, (_, held, weights, _, _) in enumerate(ranks):
+        assert weights * RANKS == matrices, (
+            f"Rank {rank} holds {weights:,} of {matrices:,} numbers in the layers' seven matrices; half of "
+            "each is enough."
+        )
+        assert held * RANKS == whole, (
+            f"Rank {rank} remembers {held:,} of {whole:,} numbers of keys and values; it needs those of its "
+            "own heads, which are half."
+        )
+    for rank, (logits, _, _, calls, sent) in enumerate(ranks):
+        if not is_equal(logits, right):
+            for place, sentence in PLACES.items():
+                wrong = _misplaced(model, tokens, place)[rank]
+                assert not is_equal(logits, wrong), (
+                    f"Rank {rank} has other logits than one process: {sentence}."
+                )
+            raise AssertionError(
+                f"Rank {rank} has other logits than one process. A rank's queries need the keys that their "
+                "group shares, and o_proj and down_proj the inputs that this rank has; two sums a layer."
+            )
+        size = 2 * shape.layers * tokens.numel() * shape.hidden * 8
+        assert sent <= size * 2 * (RANKS - 1) / RANKS, (
+            f"The logits are right, but rank {rank} sends {sent:,.0f} bytes by {dict(calls)}: two "
+            "all-reduces of the new tokens in each layer are enough."
+        )
+
+
+@exercise
+def sliced(cut, one_layer, attention):
+    """`cut(layer)` and `one_layer(layer, x, past)` on two ranks; with `attention` of the first task."""
+    is_written(cut, one_layer, attention)
+    model, tokens = new_llama(), new_tokens(2, sum(PIECES))
+    judge_slices(
+        on_ranks(_decoded, cut, one_layer, attention, model, tokens, world_size=RANKS), model, tokens
+    )
+    return "Two ranks have the logits of one process; each holds half of the matrices and half of the cache."

@@ -1,0 +1,165 @@
+"""The ten mixed problems at the end of the part on optimisation."""
+
+from allranks import batches, collectives, compression, local_updates, muon, parameter_server
+from allranks.check import exercise
+from allranks.check.stubs import is_filled
+
+
+def near(answer, right, slips):
+    """Assert that `answer` is within 1 % of `right`; `slips` maps a usual wrong value to what it forgets."""
+    is_filled(answer)
+    for value, hint in slips.items():
+        assert abs(answer - value) > 0.01 * abs(value), hint
+    assert abs(answer - right) <= 0.01 * abs(right), f"{answer:g} is not it."
+
+
+@exercise
+def noise(answer):
+    """The noise scale from 6,000 steps at 512 and 3,000 at 2,048."""
+    right = 1024
+    assert batches.least_steps(6000, 512, right) == batches.least_steps(3000, 2048, right)
+    near(
+        answer,
+        right,
+        {2048: "At the noise scale a run takes twice the fewest steps; 3,000 are not twice 3,000."},
+    )
+    return "1,024 examples, and no batch takes fewer than 2,000 steps."
+
+
+@exercise
+def rate(answer):
+    """The learning rate on 64 GPUs with 128 sequences, accumulated twice, after 0.1 at 256."""
+    right = batches.linear_rate(64 * 128 * 2, 0.1, 256)
+    near(
+        answer,
+        right,
+        {
+            right / 2: "Two micro-batches are accumulated: the step has twice as many examples.",
+            0.1 * 8: "That is the square root; the rule is linear.",
+        },
+    )
+    return "6.4, which is why there is a warm-up."
+
+
+@exercise
+def dense_again(answer):
+    """The ranks at which sparse fp32 values with indices send as much as dense bf16 gradients."""
+    right = 250
+    assert compression.sparse_share(0.002, right, value_bytes=2, index_bytes=4 + 4 - 2) == 1
+    near(
+        answer,
+        right,
+        {
+            500: "The dense gradients travel in two bytes, not four.",
+            125: "A dense gradient travels twice around the ring.",
+            1000: "An index takes four bytes, too.",
+        },
+    )
+    return "250 ranks; above them, a sparse gradient is the longer one."
+
+
+@exercise
+def low_rank(answer):
+    """How many times fewer elements PowerSGD of rank 4 sends for 4096 × 11008."""
+    sent = compression.power_sgd_elements([(4096, 11008)], 4)
+    right = 4096 * 11008 / sent
+    near(answer, right, {4 * right: "Every factor has four columns.", 1 / right: "Turn the fraction around."})
+    return f"{right:.0f} times fewer: {sent:,} elements."
+
+
+@exercise
+def alone(answer):
+    """The fewest steps alone for 10 billion parameters in 16 bits, 0.8 s a step, over 2 Gbit/s on average."""
+    right = 100
+    assert local_updates.bits_per_step(10e9, 16, right) / 0.8 == 2e9
+    near(
+        answer,
+        right,
+        {
+            80: "A step takes 0.8 s, so the link has 1.6 Gbit for each.",
+            12.5: "These are gigabytes; the link counts bits.",
+        },
+    )
+    return "100 steps, if the link is never idle: with fragments and overlap."
+
+
+@exercise
+def kept(answer):
+    """GB a rank for 10 billion parameters with DiLoCo, sharded over 8 ranks of a data centre."""
+    right = (16 + 4 + 4) * 10e9 / 8 / 1e9
+    near(
+        answer,
+        right,
+        {
+            20: "That is without the outer optimizer.",
+            25: "Beside the copy there is the outer momentum.",
+            240: "The eight ranks share the states.",
+        },
+    )
+    return "30 GB, 50 % more than without."
+
+
+@exercise
+def server(answer):
+    """How many times as much one server of 24 workers sends as a worker that is a server, too."""
+    right = 24 / (collectives.ring_all_reduce_bytes(1, 24))
+    near(
+        answer,
+        right,
+        {
+            24: "A worker that serves a slice sends more than the weights once.",
+            12: "Almost: 2(p − 1)/p is not 2.",
+        },
+    )
+    return f"{right:.1f} times, and it grows with every worker."
+
+
+@exercise
+def stale(answer):
+    """The largest rate of five workers in turns, relative to that of fresh gradients."""
+    right = parameter_server.largest_rate(4) / parameter_server.largest_rate(0)
+    near(
+        answer,
+        right,
+        {
+            parameter_server.largest_rate(5) / 2: "Five workers in turns: a gradient is four updates old.",
+            parameter_server.largest_rate(
+                4
+            ): "That is the rate times the curvature; fresh gradients may have 2.",
+            1 / 5: "Staleness costs more than the number of workers.",
+        },
+    )
+    return f"{right:.2f}: five workers push five times as often, at a sixth of the rate."
+
+
+@exercise
+def repeated(answer):
+    """Newton–Schulz in percent of the FLOPs, on 64 ranks that all orthonormalise the same matrices."""
+    right = 100 * muon.overhead(8192, 2**22, copies=64)
+    near(
+        answer,
+        right,
+        {
+            right / 64: "That is without repeating: each rank does all of it for a 64th of the tokens.",
+            right / 100: "As a share that is right; the question asks for percent.",
+        },
+    )
+    return f"{right:.1f} %; with owners it would be {right / 64:.2f} %."
+
+
+@exercise
+def top_k(answer):
+    """Seconds to compress and send the largest thousandth of 1 billion gradients on 64 ranks."""
+    dense = collectives.ring_all_reduce_bytes(2e9, 64) * 8 / 10e9
+    right = 0.1 + compression.sparse_share(0.001, 64, 2, 4) * dense
+    near(
+        answer,
+        right,
+        {
+            dense: "That is the dense all-reduce.",
+            right - 0.1: "Compressing takes 0.1 s, too.",
+            0.1 + 0.001 * dense: "The lists of all ranks are gathered, with their indices.",
+            0.1 + 0.064 * dense: "An index of four bytes comes with each value of two.",
+        },
+    )
+    return f"{right:.2f} s instead of {dense:.2f} s; 100 steps alone would send 0.03 s a step."

@@ -1,0 +1,107 @@
+"""How long does a model take to answer, alone and under load?
+
+The model: a step takes new tokens of some sequences through the network; its seconds follow from what it
+computes, reads and sends. Requests arrive over time, wait, are computed in batches that a policy forms before
+every step, and hold pages of a pool for their keys and values. Time is simulated, never measured.
+"""
+
+from .arrivals import Request, evenly, gamma, lengths, poisson, requests
+from .latencies import (
+    attainment,
+    gaps,
+    goodput,
+    mean,
+    mean_pages,
+    most_pages,
+    percentile,
+    preemptions,
+    recomputed_tokens,
+    tpot,
+    ttft,
+)
+from .moving import (
+    Route,
+    break_even_bandwidth,
+    held_heads,
+    mooncake_break_even,
+    moved_bytes,
+    recompute_flops,
+    routes,
+    streamed_seconds,
+)
+from .pools import Link, cache_link, serve_replicas, serve_split
+from .queueing import mean_wait, pipelined_prefill, prefill, tensor_parallel_prefill
+from .roofline import Step, largest_batch, latent_attention_flops, step, weight_bytes
+from .server import POLICIES, Iteration, Run, Served, serve
+from .speculation import expected_tokens, speculation_flops, speculation_speed_up
+from .step_time import Engine, constant, engine
+from .tensor import (
+    LAYOUTS,
+    Messages,
+    decode_seconds,
+    gathered_elements,
+    layout_elements,
+    stationary_elements,
+    tensor_messages,
+    tensor_slice,
+)
+
+__all__ = [
+    "LAYOUTS",
+    "POLICIES",
+    "Engine",
+    "Iteration",
+    "Link",
+    "Messages",
+    "Request",
+    "Route",
+    "Run",
+    "Served",
+    "Step",
+    "attainment",
+    "break_even_bandwidth",
+    "cache_link",
+    "constant",
+    "decode_seconds",
+    "engine",
+    "evenly",
+    "expected_tokens",
+    "gamma",
+    "gaps",
+    "gathered_elements",
+    "goodput",
+    "held_heads",
+    "largest_batch",
+    "latent_attention_flops",
+    "layout_elements",
+    "lengths",
+    "mean",
+    "mean_pages",
+    "mean_wait",
+    "mooncake_break_even",
+    "most_pages",
+    "moved_bytes",
+    "percentile",
+    "pipelined_prefill",
+    "poisson",
+    "preemptions",
+    "prefill",
+    "recompute_flops",
+    "recomputed_tokens",
+    "requests",
+    "routes",
+    "serve",
+    "serve_replicas",
+    "serve_split",
+    "speculation_flops",
+    "speculation_speed_up",
+    "stationary_elements",
+    "step",
+    "streamed_seconds",
+    "tensor_messages",
+    "tensor_parallel_prefill",
+    "tensor_slice",
+    "tpot",
+    "ttft",
+    "weight_bytes",
+]

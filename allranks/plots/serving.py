@@ -1,0 +1,53 @@
+"""How does a server do? When tokens appear, which bandwidth pays, and how many requests are in time."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+
+STYLES = ("-o", "--s", "-.^", ":D", "-v")
+
+
+def token_times(rows, start, end):
+    """Draw a mark for each token that appears from `start` to `end` seconds, a row for each of `rows`."""
+    plt.figure(figsize=(6, 0.42 * len(rows) + 0.7))
+    times = [[1e3 * second for second in each if start <= second <= end] for each in rows.values()]
+    plt.eventplot(times, lineoffsets=range(len(rows)), linelengths=0.7, linewidths=1, colors="C0")
+    plt.yticks(range(len(rows)), rows)
+    plt.ylim(len(rows) - 0.5, -0.5)
+    plt.xlim(1e3 * start, 1e3 * end)
+    plt.xlabel("time (ms)")
+    plt.tight_layout()
+    plt.show()
+
+
+def break_even(tokens, curves, links):
+    """Draw bandwidths (GB/s) against `tokens`, a line for each of `curves`, and level lines at `links`."""
+    plt.figure(figsize=(4.4, 2.5))
+    for (label, values), style in zip(curves.items(), itertools.cycle(STYLES)):
+        plt.loglog(tokens, values, style, markersize=4, label=label)
+    for label, bandwidth in links.items():
+        plt.axhline(bandwidth, color="gray", linewidth=1)
+        plt.annotate(label, (tokens[0], bandwidth), (0, 3), textcoords="offset points", fontsize=8)
+    plt.xlabel("tokens in the cache")
+    plt.ylabel("bandwidth (GB/s)")
+    plt.ylim(top=100)
+    plt.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    plt.tight_layout()
+    plt.show()
+
+
+def grouped(rows, xlabel):
+    """Draw bars: a group for each of `rows`, which maps a label to values by series."""
+    series = list(next(iter(rows.values())))
+    thick = 0.8 / len(series)
+    plt.figure(figsize=(5.2, 0.42 * len(rows) + 0.9))
+    for place, (name, hatch) in enumerate(zip(series, itertools.cycle(("", "///", "...")))):
+        at = [row + (place - (len(series) - 1) / 2) * thick for row in range(len(rows))]
+        values = [each[name] for each in rows.values()]
+        plt.barh(at, values, thick, label=name, hatch=hatch, edgecolor="white", linewidth=0)
+    plt.yticks(range(len(rows)), rows)
+    plt.gca().invert_yaxis()
+    plt.xlabel(xlabel)
+    plt.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(series), frameon=False)
+    plt.tight_layout()
+    plt.show()

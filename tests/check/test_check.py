@@ -1,0 +1,180 @@
+"""A check says ✓ to a right answer and ✗, with a hint, to a wrong one; it never raises."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from allranks import check, plan
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    printed = capsys.readouterr().out
+    assert all(line.startswith("  rank") for line in printed.splitlines()[1:])
+    return printed.strip()
+
+
+def test_whatever_happens_a_check_prints_a_line(capsys):
+    def test(answer):
+        if answer == "wrong":
+            raise AssertionError("think again")
+        return {"right": "well done"}[answer]
+
+    one = check.exercise(test)
+    assert verdict(capsys, one, "right") == "✓ well done"
+    assert verdict(capsys, one, "wrong") == "✗ think again"
+    assert verdict(capsys, one, "else") == "✗ This cannot be checked: KeyError: 'else'"
+
+
+def test_without_assertions_no_answer_is_right():
+    asked = "from allranks.check import verdict; print(verdict(lambda answer: 'right', 1))"
+    told = subprocess.run(
+        [sys.executable, "-O", "-c", asked], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    assert told.startswith("✗ Nothing was checked") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("answer", [None, 3, "swap"])
+def test_what_is_no_function_is_no_answer(capsys, answer):
+    for one in (check.ranks.swap, check.ranks.mean, check.gradient_averaging.hook):
+        assert verdict(capsys, one, answer).startswith("✗")
+
+
+def test_a_swap_that_returns_its_own_tensor_is_wrong(capsys):
+    assert (
+        verdict(capsys, check.ranks.swap, lambda mine: mine)
+        == "✗ Rank 0 returned [0, 1, 2, 3], not [10, 11, 12, 13]."
+    )
+
+
+def test_a_swap_that_raises_is_named(capsys):
+    def swap(mine):
+        raise ValueError("no")
+
+    assert "ranks 0, 1 raised ValueError: no" in verdict(capsys, check.ranks.swap, swap)
+
+
+def test_below_it_stands_where_each_rank_was(capsys):
+    def swap(mine):
+        if dist.get_rank():
+            raise ValueError("no")
+        dist.recv(mine, 1)
+
+    first, *places = verdict(capsys, check.ranks.swap, swap).splitlines()
+    assert first == "✗ Your function did not finish: rank 1 raised ValueError: no."
+    line, file = swap.__code__.co_firstlineno, "tests/check/test_check.py"
+    assert places == [
+        f"  rank 0: {file}, line {line + 3}, in swap, waiting in recv",
+        f"  rank 1: {file}, line {line + 2}, in swap",
+    ]
+
+
+def test_a_mean_for_two_ranks_only_is_wrong(capsys):
+    def mean(value):
+        total = torch.tensor(value)
+        dist.all_reduce(total)
+        return total.item() / 2 if dist.get_rank() == 0 else None
+
+    assert verdict(capsys, check.ranks.mean, mean) == "✗ With 4 ranks the mean is 1.5, not 3.0."
+
+
+def test_squares_out_of_order_are_wrong(capsys):
+    def squares(numbers):
+        return [n * n for rank in range(4) for n in numbers[rank::4]]
+
+    assert "not in order" in verdict(capsys, check.ranks.squares, squares)
+
+
+def test_a_reduce_that_lets_rank_0_receive_from_everybody_takes_too_many_rounds(capsys):
+    def reduce(t):
+        if dist.get_rank() > 0:
+            return dist.send(t, dst=0)
+        for source in range(1, dist.get_world_size()):
+            theirs = torch.empty_like(t)
+            dist.recv(theirs, src=source)
+            t += theirs
+
+    said = verdict(capsys, check.ranks.reduce, reduce)
+    assert said == "✗ Rank 0 received 3 times, and 2 rounds are enough."
+
+
+@pytest.mark.parametrize("answer, mark", [(10, "✓"), (1023, "✗"), (9, "✗"), (None, "✗"), ("ten", "✗")])
+def test_rounds(capsys, answer, mark):
+    assert verdict(capsys, check.ranks.broadcast_rounds, answer)[0] == mark
+
+
+@pytest.mark.parametrize("answer, mark", [(699.3, "✓"), (700, "✓"), (350, "✗"), (1400, "✗"), (None, "✗")])
+def test_gigabytes(capsys, answer, mark):
+    assert verdict(capsys, check.gradient_averaging.gigabytes_sent, answer)[0] == mark
+
+
+def test_a_hook_that_sums_is_wrong(capsys):
+    def hook(model):
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad) and None)
+
+    assert "off by 300%" in verdict(capsys, check.gradient_averaging.hook, hook)
+
+
+def test_an_average_without_weights_is_wrong(capsys):
+    def average(model, count):
+        for p in model.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+
+    assert verdict(capsys, check.gradient_averaging.weighted_average, average).startswith(
+        "✗ With batches of 26, 2"
+    )
+
+
+def test_a_layout_of_gpt_3_is_priced(capsys):
+    said = [
+        verdict(capsys, check.choosing_a_layout.gpt3_on_64, answer)
+        for answer in (
+            None,
+            plan.layout(tp=8, pp=4),
+            plan.layout(tp=8, pp=8, microbatches=64),
+            plan.layout(dp=64, zero_stage=0, microbatches=2),
+            plan.layout(tp=8, pp=8, zero_stage=0, microbatches=128, recomputation="full"),
+            plan.layout(tp=8, pp=4, dp=2, zero_stage=1, microbatches=64, recomputation="selective"),
+        )
+    ]
+    hints = (
+        "Put a plan.layout",
+        "is 32, and",
+        "is 64, and",
+        "on a device of 80 GB",
+        "It fits, with",
+        "66 GB",
+    )
+    assert [hint in line for hint, line in zip(hints, said, strict=True)] == [True] * 6, said
+    assert [line[0] for line in said] == ["✗"] * 5 + ["✓"]
+
+
+def test_an_average_over_all_ranks_mixes_parts(capsys):
+    def average(model, mesh):
+        for p in model.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+
+    assert "which ranks hold the same part" in verdict(capsys, check.choosing_a_layout.right_group, average)
+
+
+@pytest.mark.parametrize("answer, mark", [(3.3, "✓"), (75, "✗"), (1, "✗"), (None, "✗")])
+def test_a_faster_network(capsys, answer, mark):
+    assert verdict(capsys, check.choosing_a_layout.faster_network, answer)[0] == mark
+
+
+def test_the_checks_of_a_chapter_that_does_not_exist_name_those_that_do():
+    with pytest.raises(AttributeError, match=r"no chapter has checks named 'rank'; there are .*\branks\b"):
+        check.rank  # noqa: B018
+
+
+def test_checks_of_other_chapters_are_not_imported():
+    code = "import sys; from allranks import check; check.ranks; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert [name for name in done.stdout.split() if "allranks.check." in name] == [
+        "allranks.check.stubs",
+        "allranks.check.ranks",
+    ]

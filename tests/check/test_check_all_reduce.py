@@ -1,0 +1,117 @@
+"""The checks of All-reduce: ✓ for right answers, a hint for the usual wrong ones."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from allranks import check
+
+HERE = check.all_reduce
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    return capsys.readouterr().out.strip()
+
+
+def transfer(out, to, into, source):
+    moves = [dist.P2POp(dist.isend, out, to), dist.P2POp(dist.irecv, into, source)]
+    for work in dist.batch_isend_irecv(moves):
+        work.wait()
+
+
+def ring(t, start=0):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    parts = t.tensor_split(p)
+    for i in range(p - 1):
+        mine = parts[(rank - 1 - i) % p]
+        came = torch.empty_like(mine)
+        transfer(parts[(rank - i) % p], right, came, left)
+        mine += came
+    for i in range(p - 1):
+        transfer(parts[(rank + start - i) % p], right, parts[(rank + start - 1 - i) % p], left)
+
+
+def misplaced(t):
+    """Right with two ranks, and with a tensor of equal elements."""
+    ring(t, start=1)
+    if dist.get_world_size() > 2:
+        t[1:] = t[1:].flip(0)
+
+
+def everybody(t):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    mine, came = t.clone(), torch.empty_like(t)
+    for i in range(1, p):
+        transfer(mine, (rank + i) % p, came, (rank - i) % p)
+        t += came
+
+
+def in_few_rounds(mine, in_order=True, all_of_it=False):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    have, d = mine, 1
+    while d < p:
+        out = have if all_of_it else have[: (p - d) * len(mine)]
+        came = torch.empty_like(out)
+        transfer(out, (rank - d) % p, came, (rank + d) % p)
+        have, d = torch.cat([have, came]), 2 * d
+    have = have[: p * len(mine)]
+    return have.roll(rank * len(mine)) if in_order else have
+
+
+def round_the_ring(mine):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    parts = [mine.clone() for _ in range(p)]
+    for i in range(p - 1):
+        transfer(parts[(rank - i) % p], (rank + 1) % p, parts[(rank - 1 - i) % p], (rank - 1) % p)
+    return torch.cat(parts)
+
+
+def with_torch(mine):
+    whole = mine.repeat(dist.get_world_size())
+    dist.all_gather_single(whole, mine)
+    return whole
+
+
+@pytest.mark.parametrize(
+    "one_check, answer, says",
+    [
+        (HERE.ring, lambda t: ring(t, start=1), "✓ Every rank is in every sum once"),
+        (HERE.ring, ring, "✗ With 2 ranks and 2 elements, element 0 of rank 0 has the digits 01"),
+        (HERE.ring, misplaced, "✗ With 3 ranks and 3 elements, element 1 of rank 0 is a complete sum, but"),
+        (HERE.ring, everybody, "✗ The sums are right, but 3 ranks send 144 bytes"),
+        (HERE.ring, lambda t: None, "✗ Nothing was sent yet"),
+        (HERE.ring, dist.all_reduce, "✗ It calls all_reduce"),
+        (HERE.ring, lambda t: t / 0 + [], "✗ Your function did not finish"),
+        (HERE.gather, in_few_rounds, "✓ A ring's bytes in a tree's rounds"),
+        (
+            HERE.gather,
+            lambda mine: in_few_rounds(mine, in_order=False),
+            "✗ With 2 ranks, rank 1 returned [100, 0], not [0, 100]. All there",
+        ),
+        (HERE.gather, lambda mine: in_few_rounds(mine, all_of_it=True), "✗ All in order and in few rounds"),
+        (
+            HERE.gather,
+            round_the_ring,
+            "✗ All in order, but with 4 ranks it takes 2 rounds",
+        ),
+        (HERE.gather, with_torch, "✗ It calls all_gather"),
+        (HERE.gather, lambda mine: None, "✗ The function returns nothing yet"),
+        (HERE.gather, lambda mine: mine, "✗ With 2 ranks, rank 0 returned [0], not [0, 100]"),
+        (HERE.messages, 7, "✓ 7"),
+        (HERE.messages, 14, "✗ That is an all-reduce"),
+        (HERE.messages, 8, "✗ The rank that is responsible"),
+        (HERE.messages, 3, "✗ Three rounds"),
+        (HERE.messages, 56, "✗ Not that many"),
+        (HERE.messages, None, "✗ Put a number"),
+        (HERE.gradients, 27_562_500_000, "✓ 27.6 GB"),
+        (HERE.gradients, 27.5625, "✗ In bytes"),
+        (HERE.gradients, 28e9, "✗ Nearly"),
+        (HERE.gradients, 14e9, "✗ That is the size"),
+        (HERE.gradients, 13_781_250_000, "✗ Half of it"),
+        (HERE.gradients, "much", "✗ 'much' is not a number"),
+    ],
+)
+def test_an_answer_gets_its_verdict(capsys, one_check, answer, says):
+    assert verdict(capsys, one_check, answer).startswith(says)

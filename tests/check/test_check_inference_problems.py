@@ -1,0 +1,105 @@
+"""The ten problems: ✓ for the right answer, what was forgotten for a wrong one, never an exception."""
+
+import pytest
+
+from allranks import inference
+from allranks.check import inference_problems as problems
+
+
+def said(capsys, problem, answer):
+    getattr(problems, problem)(answer)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "problem, right, wrong, hint",
+    [
+        ("copies", 5.369, 2.684, "each head goes to two"),
+        ("copies", 5.369, 42.95, "needs one head"),
+        ("copies", 5.369, 21.47, "of queries"),
+        ("copies", 5.369, 0.3355, "one of the sixteen"),
+        ("at_half_peak", 8.188, 19, "the printed number"),
+        ("at_half_peak", 8.188, 18.58, "the printed number"),
+        ("at_half_peak", 8.188, 9.29, "still has b = 22"),
+        ("at_half_peak", 8.188, 9.5, "still has b = 22"),
+        ("at_half_peak", 8.188, 16.38, "half their peak"),
+        ("at_half_peak", 8.188, 32.75, "a slower link is enough"),
+        ("at_half_peak", 8.188, 1.024, "Eight GPUs"),
+        ("largest_batch", 162, 20, "each of eight ranks holds one"),
+        ("largest_batch", 162, 185, "stays free"),
+        ("largest_batch", 162, 214, "weights need room"),
+        ("largest_batch", 162, 324, "two bytes"),
+        ("pages", 447, 596, "How many more is that"),
+        ("pages", 447, 149, "run with reservations"),
+        ("pages", 447, 428, "never fed back"),
+        ("gigabits", 137.4, 17.18, "gigabytes"),
+        ("gigabits", 137.4, 274.8, "half of its peak"),
+        ("gigabits", 137.4, 34.35, "does not share heads"),
+        ("gigabits", 137.4, 68.7, "keys and values"),
+        ("latent", 1.421, 0.067, "6 bits with 16"),
+        ("latent", 1.421, 0.1776, "which of them has the latent"),
+        ("latent", 1.421, 0.5329, "16 bits an element"),
+        ("latent", 1.421, 0.7037, "Turn the fraction"),
+    ],
+)
+def test_a_number(capsys, problem, right, wrong, hint):
+    for answer, part in ((right, "✓"), (wrong, hint), (None, "None"), (7e7, "is not it"), ("x", "✗")):
+        assert part in said(capsys, problem, answer)
+
+
+@pytest.mark.parametrize(
+    "problem, right, hints",
+    [
+        (
+            "first_token",
+            "C",
+            {"A": "decode steps", "B": "preempted", "D": "delays the next", "E": "No server"},
+        ),
+        ("more_at_once", "D", {"A": "60 FLOPs", "B": "first tokens", "C": "0.5 ms", "E": "12,000"}),
+        ("two_texts", "E", {"A": "largest logit", "B": "near a tie", "C": "preempted", "D": "padding"}),
+    ],
+)
+def test_a_cause(capsys, problem, right, hints):
+    assert "✓" in said(capsys, problem, right) and "✓" in said(capsys, problem, f" {right.lower()}")
+    for letter, hint in hints.items():
+        line = said(capsys, problem, letter)
+        assert line.startswith("✗") and hint in line
+    assert "None" in said(capsys, problem, None)
+    for other in (7, "F", "", [right]):
+        assert "one of the letters A, B, C, D, E" in said(capsys, problem, other)
+
+
+@pytest.mark.parametrize(
+    "answer, hint",
+    [
+        (("h100", 4, 33.55, 22.78), "✓"),
+        (["h100", 4, 33.6, 22.8], "✓"),
+        (("h100", 1, 0, 0), "room for 0 sequences"),
+        (("h100", 2, 67.1, 42), "that the weights fit is not enough"),
+        (("a100-80gb", 4, 33.55, 36.8), "36.8 ms: 27 tokens"),
+        (("h100", 8, 16.8, 13.7), "4 GPUs are enough"),
+        (("a100-80gb", 8, 16.8, 21.3), "4 GPUs are enough"),
+        (("h100", 4, 134.2, 22.8), "the cache of all 4 GPUs"),
+        (("h100", 4, 268.4, 22.8), "8 heads of keys"),
+        (("h100", 4, 31.25, 22.8), "GiB"),
+        (("h100", 4, 33.55, 20.39), "161 sums"),
+        (("h100", 4, 33.55, 33.3), "That is the limit"),
+        (("h100", 4, 33.55, 7), "7 is not it"),
+        (("h200", 2, 67, 30), "1, 2, 4 or 8 ranks"),
+        (("h100", 3, 44.7, 30), "1, 2, 4 or 8 ranks"),
+        (("h100", 4), "four things"),
+        (None, "Put four things"),
+        (4, "four things"),
+    ],
+)
+def test_a_plan(capsys, answer, hint):
+    assert hint in said(capsys, "plan", answer)
+
+
+def test_more_running_requests_than_can_finish_are_computed_again_and_write_more_slowly():
+    few, many = problems.flooded(8), problems.flooded(64)
+    assert inference.recomputed_tokens(few) == 0 < sum(map(inference.preemptions, many.served))
+    assert inference.recomputed_tokens(many) > 8 * 12_000
+    assert inference.mean(map(inference.tpot, many.served)) > 2 * inference.mean(
+        map(inference.tpot, few.served)
+    )

@@ -1,0 +1,85 @@
+"""The checks of the chapter Sequence parallelism say ✓ to right answers and ✗, with a hint, to wrong ones."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from allranks.check import sequence_parallel
+
+
+def verdict(capsys, one_check, answer):
+    one_check(answer)
+    return capsys.readouterr().out.strip()
+
+
+def as_one_process(x, rate):
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    ones = x.new_ones(x.shape[0], ranks * x.shape[1], *x.shape[2:])
+    return x * torch.native_dropout(ones, rate, True)[0].chunk(ranks, 1)[rank]
+
+
+def the_same_everywhere(x, rate):
+    return torch.native_dropout(x, rate, True)[0]
+
+
+def own_rng(x, rate):
+    torch.manual_seed(dist.get_rank())
+    return torch.native_dropout(x, rate, True)[0]
+
+
+def the_same_in_each_call(x, rate):
+    torch.manual_seed(0)
+    return as_one_process(x, rate)
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (as_one_process, "✓"),
+        (the_same_everywhere, "the same places"),
+        (own_rng, "not those of one process"),
+        (the_same_in_each_call, "the second is not"),
+        (lambda x, rate: (as_one_process(x, rate) != 0) * x, "1 - rate"),
+        (lambda x, rate: None, "returns None"),
+        (lambda x, rate: 3, "returns int, not a tensor"),
+    ],
+)
+def test_dropout_of_parts_is_that_of_one_process(capsys, answer, says):
+    assert says in verdict(capsys, sequence_parallel.dropout, answer)
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        ((178.3, 325.1), "✓"),
+        ((None, None), "None"),
+        ((545.3, 692.1), "tensor parallelism alone"),
+        ((513.8, 660.6), "core"),
+        ((1426, 1573), "all eight"),
+        ((178.3, 346.0), "counted twice"),
+        ((178.3, 251.7), "Two inputs"),
+        ((178.3, 178.3), "come out of a gather"),
+        ((1, 2), "34sbh/t"),
+    ],
+)
+def test_bytes_of_a_layer_of_mt_nlg(capsys, answer, says):
+    assert says in verdict(capsys, sequence_parallel.megabytes, answer)
+
+
+RIGHT = {"norm.weight", "query_norm.weight", "out.bias", "position"}
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        ((RIGHT, "query_norm.weight"), "✓"),
+        ((RIGHT | {"up.bias"}, None), "Not up.bias"),
+        ((RIGHT - {"position"}, None), "looked up"),
+        ((RIGHT | {"gate"}, None), "not one of the names"),
+        ((RIGHT, None), "Which of them"),
+        ((RIGHT, "norm.weight"), "norm.weight sees all tokens"),
+        (RIGHT, "A set of names"),
+    ],
+)
+def test_what_is_used_in_different_ways_is_a_partial_sum(capsys, answer, says):
+    assert says in verdict(capsys, sequence_parallel.summands, answer)

@@ -1,0 +1,354 @@
+"""A submission's marks are what its functions deserve, whatever else it does; and it leaves no process."""
+
+import ast
+import csv
+import io
+import json
+import pickle
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+
+import pytest
+import torch
+from kernel import leftovers
+
+from allranks.__main__ import main
+from allranks.grading import answers, reading, report, runner, supervisor
+from allranks.launch import packing, pickling
+
+LABS = Path(__file__).resolve().parents[2] / "notebooks" / "labs"
+CALL = "check.lab_02.loader(make_loader, in_epoch)"
+
+
+def notebook(*sources, **more):
+    cells = [
+        {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
+        for source in sources
+    ]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5, **more}
+
+
+def solved(**replaced):
+    """The solved Lab 04; `replaced` are other sources for its cells, by their ids, with _ for -."""
+    content = json.loads((LABS / "mixed_precision_solved.ipynb").read_text(encoding="utf-8"))
+    for cell in content["cells"]:
+        cell["source"] = replaced.pop(cell["id"].replace("-", "_"), cell["source"])
+    assert not replaced
+    return content
+
+
+def written(folder, name, content):
+    path = folder / f"{name}.ipynb"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def kept(source):
+    """The statements of a cell that are graded, as text."""
+    tree, _ = reading.parsed(source)
+    return [ast.unparse(node) for node in reading.definitions(tree)]
+
+
+# ---- reading ----
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import torch",
+        "from torch import nn as layers",
+        "def double(x):\n    return 2 * x",
+        "class Scaler:\n    value = 1",
+        "RATE = -0.001 * 3",
+        "small, large = (1, 2)",
+        "DTYPES = (torch.float16, [1, {'a': None}])",
+        "twice = lambda x: 2 * x",
+        "size: int = 8",
+    ],
+)
+def test_a_definition_is_graded(statement):
+    assert kept(statement) == [statement]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "double(2)",
+        "data = digits()",
+        "x = [f(y) for y in z]",
+        "allranks.check.lab_02.loader = None",
+        "for k in range(3): print(k)",
+        "if True:\n    import os",
+        "assert double(1) == 2",
+        "!rm -rf here",
+        "%time double(2)",
+        "%%writefile a.py\nimport os",
+    ],
+)
+def test_what_is_no_definition_is_not_run(statement):
+    assert kept(statement) == []
+
+
+def test_a_magic_line_does_not_hide_the_cell_around_it():
+    assert kept("%matplotlib inline\nimport torch\n  !ls") == ["import torch"]
+
+
+def test_the_lab_and_its_functions_come_from_the_calls_of_checks(tmp_path):
+    cells = "parts = save, load", "check.lab_02.checkpoint(*parts)", "check.lab_02.fit(lambda x: x)", CALL
+    submission = reading.read(written(tmp_path, "lab_05", notebook(*cells)))
+    assert submission["lab"] == "lab_02"
+    assert submission["calls"] == {
+        "checkpoint": ["save", "load"],
+        "fit": [None],
+        "loader": ["make_loader", "in_epoch"],
+    }
+
+
+def test_a_cell_that_is_not_python_is_left_out_and_named(tmp_path):
+    submission = reading.read(written(tmp_path, "a", notebook("def f(:", CALL)))
+    assert [number for number, _ in submission["cells"]] == [2]
+    assert submission["notes"] == [
+        "code cell 1 was left out: SyntaxError: invalid syntax (<unknown>, line 1)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "content, complaint",
+    [
+        ("", "is empty"),
+        ("print(1)", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is not a notebook of format 4"),
+        ({"worksheets": []}, "is not a notebook of format 4"),
+        (notebook(), "is not a lab"),
+        (notebook("x = 1"), "is not a lab"),
+        (notebook(CALL, "check.lab_01.main(main)"), "has checks of lab_01 and lab_02"),
+        (notebook("check.lab_99.main(main)"), "calls checks of lab_99"),
+        (notebook("check.lab_02.fit(fit)", CALL + ")"), None),
+        (notebook("(" * 5000, CALL), None),
+        (notebook({"a": 1}, CALL), None),
+    ],
+)
+def test_a_file_that_is_not_a_lab_says_why(tmp_path, content, complaint):
+    path = written(tmp_path, "a", content)
+    if complaint:
+        with pytest.raises(reading.NotGradable, match=complaint):
+            reading.read(path)
+    else:
+        assert reading.read(path)["lab"] == "lab_02"
+
+
+def test_a_huge_file_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_BYTES", 10)
+    with pytest.raises(reading.NotGradable, match="clear its outputs"):
+        reading.read(written(tmp_path, "a", notebook(CALL)))
+
+
+def test_endless_code_is_not_parsed(tmp_path):
+    with pytest.raises(reading.NotGradable, match="letters of code"):
+        reading.read(written(tmp_path, "a", notebook(CALL, "x = 1\n" * 100_000)))
+
+
+def test_what_is_handed_in_has_no_outputs_and_is_graded_alike(tmp_path):
+    content = solved()
+    content["cells"][2]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "✓ mine"}]
+    path = written(tmp_path, "mine", content)
+    handed_in = written(tmp_path, "bare", reading.without_outputs(path).decode())
+    assert "mine" not in handed_in.read_text(encoding="utf-8")
+    assert reading.read(handed_in)["cells"] == reading.read(path)["cells"]
+
+
+def test_there_is_a_notebook_for_every_lab():
+    assert {reading.read(path)["lab"] for path in LABS.glob("*.ipynb")} == set(reading.labs())
+
+
+@pytest.mark.parametrize("path", sorted(LABS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_task_of_a_lab_has_its_functions(path):
+    submission = reading.read(path)
+    defined = "\n".join(source for _, source in submission["cells"])
+    tasks = runner.tasks_of(submission)
+    assert len(tasks) >= 7
+    for _, _, names in tasks:
+        assert all(f"def {name}(" in defined or f"class {name}(" in defined for name in names)
+
+
+@pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)
+def test_without_the_milestone_the_checks_name_the_functions(path):
+    submission = reading.read(path)
+    expected = [names for *_, names in runner.tasks_of(submission)]
+    del submission["calls"]["milestone"]
+    assert [names for *_, names in runner.tasks_of(submission)] == expected
+
+
+def test_a_check_that_is_not_called_costs_its_points():
+    line = runner.line_about(main, None, [])
+    assert line.startswith("✗ No cell calls the milestone")
+
+
+def test_no_function_of_a_submission_runs_in_the_graders_process():
+    answer = answers.Answer([(1, "def f():\n    return 1")], "f")
+    with pytest.raises(RuntimeError, match="f is called by the grader itself"):
+        answer()
+
+
+class Code:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("code ran in the process of the checks",)
+
+
+@pytest.fixture
+def only_plain_data(monkeypatch):
+    """This process reads as a runner does."""
+    for owner, name in ((pickling, "load"), (pickling.Unpickler, "find_class"), (ForkingPickler, "loads")):
+        monkeypatch.setattr(owner, name, vars(owner)[name])
+    runner.read_plain_data_only()
+
+
+def read_back(value, save):
+    file = io.BytesIO()
+    save(value, file)
+    file.seek(0)
+    return packing.load(file)
+
+
+@pytest.mark.usefixtures("only_plain_data")
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: read_back([Code()], packing.save),
+        lambda: read_back(Code(), pickle.dump),  # torch has another reader for a file that is no archive
+        lambda: ForkingPickler.loads(pickle.dumps(Code())),
+        lambda: ForkingPickler.loads(b"cos\nsystem\n."),
+        lambda: ForkingPickler.loads(b"\x80\x04\x8c\x05torch\x8c\x0bTensor.norm\x93."),
+    ],
+)
+def test_the_process_of_the_checks_reads_no_code(read):
+    with pytest.raises(pickle.UnpicklingError, match="a result may hold"):
+        read()
+
+
+@pytest.mark.usefixtures("only_plain_data")
+def test_the_process_of_the_checks_reads_tensors_and_plain_data():
+    kinds = torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.uint8
+    value = [{"a": (1, 2.0, None, kind, {3}), "b": torch.ones(2, 3, dtype=kind)} for kind in kinds]
+    assert str(read_back(value, packing.save)) == str(value)
+
+
+@pytest.mark.parametrize("arguments", [["grade", "nowhere.ipynb"], ["submit", "nowhere.ipynb"]])
+def test_a_notebook_that_is_not_there_is_named(arguments, capsys):
+    assert main(arguments) > 0
+    printed = capsys.readouterr()
+    assert "nowhere.ipynb" in printed.out + printed.err
+
+
+def test_a_folder_stands_for_its_notebooks_without_checkpoints(tmp_path):
+    for folder in ("a", ".ipynb_checkpoints", "a/.ipynb_checkpoints"):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, "lab", notebook(CALL))
+    assert report.notebooks([tmp_path, tmp_path / "a"]) == [tmp_path / "a" / "lab.ipynb"]
+
+
+# ---- grading ----
+
+MISBEHAVING = {
+    "imports": """
+import not_installed
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from allranks import check
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+def passed(*anything, **options):
+    return "It is right."
+
+class Patched:
+    for name in dir(check.lab_04):
+        if not name.startswith("_"):
+            getattr(check.lab_04, name).__wrapped__ = passed
+    check.verdict = check.labs.verdict = lambda *_: "✓ It is right."
+    check.labs.are_close = check.labs.is_tensor = passed
+""",
+    "cross_entropy": """
+import os, subprocess
+def cross_entropy(logits, targets):
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "601"])
+        os._exit(0)
+    return logits.sum()
+""",
+    "unscale": "def unscale(optimizer, scale):\n    os._exit(0)",
+    "lossscaler": "class LossScaler(Scaler):\n    def step(self, optimizer):\n        raise KeyError('no')",
+    "clipped_step": """
+def clipped_step(model, optimizer, scaler, max_norm):
+    return "✓"
+def shard(model, dtype, reduce_dtype):
+    import shutil
+    shutil.rmtree(os.path.expanduser("~"))
+    shutil.rmtree(os.getcwd())
+""",
+    "rankscaler": """
+import signal
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+class RankScaler(LossScaler):
+    def __init__(self, *anything):
+        runner = parent(parent(os.getppid()))
+        os.kill(runner, signal.SIGKILL)
+""",
+    "shard": "CHANGED = 2",
+}
+HANGING = "import time\ndef cross_entropy(logits, targets):\n    while True:\n        time.sleep(1)"
+
+
+@pytest.fixture(scope="module")
+def marks(tmp_path_factory):
+    """What `grade` says of some submissions: name and record."""
+    folder = tmp_path_factory.mktemp("submissions")
+    written(folder, "right", solved())
+    written(folder, "misbehaving", solved(**MISBEHAVING))
+    written(folder, "empty", "")
+    written(folder, "untitled", notebook())
+    assert main(["grade", str(folder), "--out", str(folder / "out"), "--workers", "2"]) == 1
+    assert leftovers.gone(lambda: leftovers.ranks(leftovers.mark())) == {}
+    records = json.loads((folder / "out" / "marks.json").read_text(encoding="utf-8"))["submissions"]
+    with open(folder / "out" / "marks.csv", encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [row["points"] for row in table] == [str(record["points"]) for record in records]
+    return {Path(record["submission"]).stem: record for record in records}
+
+
+def test_the_solved_lab_has_all_points(marks):
+    assert (marks["right"]["points"], marks["right"]["out_of"]) == (7, 7)
+    assert len(marks["right"]["sha256"]) == 64
+    assert marks["right"]["torch"]
+
+
+def test_misbehaving_costs_a_task_its_points_and_no_other(marks):
+    tasks = marks["misbehaving"]["tasks"]
+    assert [task["points"] for task in tasks] == [1, 0, 0, 0, 0, 0, 0]
+    assert marks["misbehaving"]["status"] == "graded"
+    reasons = [task["reason"] for task in tasks]
+    assert "exited" in reasons[2]
+    assert "KeyError" in reasons[3]
+    assert "ended the process that checks it" in reasons[5]
+
+
+def test_what_is_no_lab_has_a_reason_and_no_points(marks):
+    assert "is empty" in marks["empty"]["status"]
+    assert "is not a lab" in marks["untitled"]["status"]
+
+
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_a_task_that_hangs_ends_at_its_deadline_and_the_next_one_begins(tmp_path):
+    path = written(tmp_path, "hanging", notebook(HANGING, "check.lab_04.cross_entropy(cross_entropy)"))
+    record = report.graded(path, seconds=2.0, sandboxed=supervisor.has_sandbox())
+    assert record["status"] == "graded"
+    assert [task["points"] for task in record["tasks"]] == [0] * 7
+    assert "did not finish" in record["tasks"][1]["reason"]
