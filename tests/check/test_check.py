@@ -6,15 +6,9 @@ import sys
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks import check, plan
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    printed = capsys.readouterr().out
-    assert all(line.startswith("  rank") for line in printed.splitlines()[1:])
-    return printed.strip()
 
 
 def test_whatever_happens_a_check_prints_a_line(capsys):

@@ -1,14 +1,10 @@
 """The checks of the chapter on batching say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
+from verdicts import verdict
 
 from allranks.check import batching as checks
 from allranks.serving import page_keys
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def in_order(waiting, free, page, slots):

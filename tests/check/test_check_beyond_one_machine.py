@@ -1,15 +1,9 @@
 """The checks of the chapter Beyond one machine say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
+from verdicts import verdict
 
 from allranks.check import beyond_one_machine as beyond
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    printed = capsys.readouterr().out.strip()
-    assert printed.count("\n") == 0
-    return printed
 
 
 def contract(slurm, **instead):

@@ -2,13 +2,9 @@
 
 import pytest
 import torch
+from verdicts import verdict
 
 from allranks.check import compression as checks
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def one_bit(total, size=None, left=None):

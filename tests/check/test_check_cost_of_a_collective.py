@@ -2,15 +2,11 @@
 
 import pytest
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks import check
 
 HERE = check.cost_of_a_collective
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize(

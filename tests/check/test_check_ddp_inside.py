@@ -3,14 +3,10 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import ddp_inside as checks
 from allranks.parallel.ddp import Reducer
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 class Eager(Reducer):

@@ -2,15 +2,11 @@
 
 import pytest
 import torch
+from verdicts import verdict
 
 from allranks import inference
 from allranks.check import disaggregation as checks
 from allranks.inference import held_heads
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def in_turn(kv_heads, senders, receivers):

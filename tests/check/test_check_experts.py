@@ -3,14 +3,10 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import experts
 from allranks.parallel.experts import places
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def first_choices_first(scores, capacity):

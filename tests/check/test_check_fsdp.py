@@ -3,14 +3,10 @@
 import pytest
 import torch
 from torch.distributed.fsdp import fully_shard
+from verdicts import verdict
 
 from allranks.check import fsdp as checks
 from allranks.model import Layer, loss_of
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def descending(model, limit):

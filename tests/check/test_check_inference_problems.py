@@ -1,14 +1,14 @@
 """The ten problems: ✓ for the right answer, what was forgotten for a wrong one, never an exception."""
 
 import pytest
+from verdicts import verdict
 
 from allranks import inference
 from allranks.check import inference_problems as problems
 
 
 def said(capsys, problem, answer):
-    getattr(problems, problem)(answer)
-    return capsys.readouterr().out
+    return verdict(capsys, getattr(problems, problem), answer)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,9 @@
 
 import pytest
 import torch
+from verdicts import verdict
 
 from allranks.check import kv_cache as checks
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def ring(buffer, position, token):

@@ -7,6 +7,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from solved import hang
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from verdicts import verdict as verdict_of
 
 from allranks import check
 from allranks.check import labs
@@ -24,7 +25,7 @@ TASKS = {
 
 
 def verdict(capfd, task, *answers):
-    return solved.verdict(capfd, getattr(check.lab_04, task), *answers)
+    return verdict_of(capfd, getattr(check.lab_04, task), *answers)
 
 
 @pytest.mark.parametrize("task, answer", solved.wrong(TASKS))

@@ -15,6 +15,7 @@ import pytest
 import solved
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks import check, launch, memory
 from allranks.check.lab_05 import common
@@ -390,7 +391,7 @@ def test_saving_on_one_rank_alone_is_ended_and_explained(capfd, monkeypatch, not
             engine.save_checkpoint(folder)
 
     monkeypatch.setattr(common, "SECONDS", 8.0)
-    said = solved.verdict(capfd, check.lab_05.checkpoint, on_rank_0, ANSWERS["consolidated"])
+    said = verdict(capfd, check.lab_05.checkpoint, on_rank_0, ANSWERS["consolidated"])
     assert "Every rank has to call save_checkpoint" in said
 
 

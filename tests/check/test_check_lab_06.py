@@ -13,6 +13,7 @@ import pytest
 import solved
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks import check, inference, launch, memory
 from allranks.check import labs
@@ -625,16 +626,16 @@ def test_an_answer_on_two_ranks_is_told_what_it_is(lines, name):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_crash_and_what_is_no_function_are_told_so(capfd, task):
     one_check = getattr(check.lab_06, task)
-    crashed = solved.verdict(capfd, one_check, *[solved.crash] * len(TASKS[task]))
+    crashed = verdict(capfd, one_check, *[solved.crash] * len(TASKS[task]))
     assert crashed.startswith("✗") and "KeyError" in crashed
     for answer in (None, ..., 3):
-        assert "is a function" in solved.verdict(capfd, one_check, *[answer] * len(TASKS[task]))
+        assert "is a function" in verdict(capfd, one_check, *[answer] * len(TASKS[task]))
 
 
 def test_a_scheduler_that_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
     monkeypatch.setattr(labs, "SECONDS", 2.0)
     answers = [solved.hang, *(ANSWERS[name] for name in TASKS["scheduler"][1:])]
-    assert "did not finish" in solved.verdict(capfd, check.lab_06.scheduler, *answers)
+    assert "did not finish" in verdict(capfd, check.lab_06.scheduler, *answers)
 
 
 def test_the_load_of_the_scheduler_needs_preemptions():

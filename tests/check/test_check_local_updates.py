@@ -2,13 +2,9 @@
 
 import pytest
 import torch
+from verdicts import verdict
 
 from allranks.check import local_updates as checks
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def outer(start, ends, speed, rate, momentum, sign=1, look_ahead=True, average=False, lost=False):

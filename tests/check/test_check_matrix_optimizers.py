@@ -2,14 +2,10 @@
 
 import pytest
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import matrix_optimizers as checks
 from allranks.parallel.muon import orthonormalise
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def on_columns(part, norm=True, gram=True, steps=5):

@@ -1,6 +1,7 @@
 """The exercises of the chapter on memory tell right from wrong, and say why."""
 
 import pytest
+from verdicts import verdict
 
 from allranks import memory
 from allranks.check import memory_of_training as check
@@ -55,6 +56,4 @@ def largest_batch(capacity):
     ],
 )
 def test_an_answer_gets_one_line(exercise, answer, said, capsys):
-    exercise(answer)
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(said)
+    assert verdict(capsys, exercise, answer).startswith(said)

@@ -1,6 +1,7 @@
 """The checks of the chapter Mesh-TensorFlow say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
+from verdicts import verdict
 
 from allranks.check import mesh_tensorflow
 
@@ -10,11 +11,6 @@ RIGHT = {
     "io: tensor": (1, 1),
     "batch: data, hidden: tensor": (1, 3),
 }
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def test_collectives_are_predicted_as_they_are_counted(capsys):

@@ -1,6 +1,7 @@
 """The checks of the chapter PipeDream and 1F1B say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
+from verdicts import verdict
 
 from allranks import schedules
 from allranks.check import one_f_one_b
@@ -60,6 +61,4 @@ def late(order):
     ],
 )
 def test_each_check_has_one_line(capsys, one_check, answer, said):
-    one_check(answer)
-    printed = capsys.readouterr().out.strip()
-    assert said in printed and printed.count("\n") == 0
+    assert said in verdict(capsys, one_check, answer)

@@ -4,13 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from verdicts import verdict
 
 from allranks.check import parallelism_strategies as checks
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,9 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import parameter_server as checks
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def server(divisor):

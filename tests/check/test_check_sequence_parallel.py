@@ -3,13 +3,9 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import sequence_parallel
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def as_one_process(x, rate):

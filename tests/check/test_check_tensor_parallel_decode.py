@@ -4,14 +4,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from verdicts import verdict
 
 from allranks import hardware, inference
 from allranks.check import tensor_parallel_decode as checks
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def best(limit, copies=True, fits=True):

@@ -3,17 +3,13 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import three_d
 from allranks.parallel.combine import groups_of
 from allranks.parallel.tensor import total
 
 SIZES = {"dp": 2, "pp": 2, "tp": 2}
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def without_replica():

@@ -3,15 +3,9 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import what_nccl_forbids as nccl
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    printed = capsys.readouterr().out.strip()
-    assert printed.count("\n") == 0
-    return printed
 
 
 def halo(row, receives=("right", "left"), tags=False, contents=lambda row: (row[:1], row[-1:])):

@@ -3,14 +3,10 @@
 import pytest
 import torch
 import torch.distributed as dist
+from verdicts import verdict
 
 from allranks.check import zero as checks
 from allranks.parallel.zero import Zero2, Zero3
-
-
-def verdict(capsys, one_check, answer):
-    one_check(answer)
-    return capsys.readouterr().out.strip()
 
 
 def by_all_ranks(slices, max_norm):

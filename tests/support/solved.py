@@ -42,16 +42,6 @@ def _is_setting(node):
     )
 
 
-def verdict(capfd, one_check, *answers):
-    """Return what the check says of the answers: one line, whatever they do, and nothing on stderr."""
-    one_check(*answers)
-    printed, said = capfd.readouterr()
-    assert said == ""
-    assert printed.count("\n") == 1
-    assert "Traceback" not in printed
-    return printed.strip()
-
-
 def nothing(*_, **__):
     pass
 
