@@ -191,7 +191,7 @@ class Person:
         assert got.ok, f"{method} {path}: {got.status} {got.text()[:300]}"
         return json.loads(got.text()) if got.text() else None
 
-    def run(self, code: str, seconds: float = 60, kernel: str | None = None) -> str:
+    def run(self, code: str, seconds: float = 150, kernel: str | None = None) -> str:
         """Run `code` in this person's kernel, or in the one named; return what it printed, and its error.
 
         A kernel that dies says `the kernel died`, and the next run gets a new one; one that is still busy
