@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loads import loads
 
 from allranks import hardware, inference, memory, transformer
 from allranks.inference import Link, Request
@@ -79,29 +80,15 @@ def test_streaming_is_what_an_event_by_event_account_gives(layers, computing, mo
     assert inference.streamed_seconds(1, computing, moving) == pytest.approx(computing + moving)
 
 
-@st.composite
-def split_loads(draw):
-    """Requests, and the options of two pools that can serve them."""
-    count = draw(st.integers(1, 12))
-    arrivals = sorted(draw(st.lists(st.floats(0, 9), min_size=count, max_size=count)))
-    sizes = st.lists(st.integers(1, 40), min_size=count, max_size=count)
-    listed = inference.requests(arrivals, draw(sizes), draw(sizes))
-    page = draw(st.integers(1, 8))
-    least = max(-(-(each.prompt + each.output - 1) // page) for each in listed)
-    options = {
-        "link": draw(st.sampled_from([NO_LINK, Link(0.5, 0.0), Link(0.25, 0.125)])),
-        "prefills": draw(st.integers(1, 3)),
-        "decodes": draw(st.integers(1, 3)),
-        "budget": draw(st.integers(12, 60)),
-        "slots": draw(st.integers(1, 12)),
-        "page": page,
-        "pages": draw(st.none() | st.integers(least, least + 20)),
-    }
-    engines = [inference.constant(0.25), inference.Engine(0.1, 0.2, 0, 1, 0.05, 0.001, 0.002, 0.01, 0.003)]
-    return listed, options, draw(st.sampled_from(engines))
+SPLIT_LOADS = loads(
+    link=st.sampled_from([NO_LINK, Link(0.5, 0.0), Link(0.25, 0.125)]),
+    prefills=st.integers(1, 3),
+    decodes=st.integers(1, 3),
+    budget=st.integers(12, 60),
+)
 
 
-@given(split_loads())
+@given(SPLIT_LOADS)
 def test_every_request_gets_its_tokens_and_the_cache_moves_before_the_second(load):
     listed, options, engine = load
     run = inference.serve_split(listed, engine, **options)
@@ -123,7 +110,7 @@ def test_every_request_gets_its_tokens_and_the_cache_moves_before_the_second(loa
             ]
 
 
-@given(split_loads())
+@given(SPLIT_LOADS)
 def test_two_pools_conserve_tokens_pages_and_time(load):
     listed, options, engine = load
     run = inference.serve_split(listed, engine, **options)
@@ -145,7 +132,7 @@ def test_two_pools_conserve_tokens_pages_and_time(load):
     assert sum(each.running * (each.end - each.start) for each in run.iterations) == pytest.approx(seconds)
 
 
-@given(split_loads())
+@given(SPLIT_LOADS)
 def test_a_link_carries_one_cache_at_a_time_in_the_order_of_arrival(load):
     listed, options, engine = load
     run = inference.serve_split(listed, engine, **options)

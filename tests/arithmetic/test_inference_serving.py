@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loads import loads
 
 from allranks import collectives, hardware, inference, memory, transformer
 from allranks.inference import Request
@@ -17,27 +18,10 @@ H100 = inference.engine(LLAMA, "h100", efficiency=0.6, overhead=0.0005)
 POLICY = pytest.mark.parametrize("policy", list(inference.POLICIES))
 
 
-@st.composite
-def loads(draw):
-    """Requests, the options of a server that can serve them, and an engine."""
-    count = draw(st.integers(1, 12))
-    arrivals = sorted(draw(st.lists(st.floats(0, 9), min_size=count, max_size=count)))
-    sizes = st.lists(st.integers(1, 40), min_size=count, max_size=count)
-    listed = inference.requests(arrivals, draw(sizes), draw(sizes))
-    page = draw(st.integers(1, 8))
-    least = max(-(-(each.prompt + each.output - 1) // page) for each in listed)
-    options = {
-        "policy": draw(st.sampled_from(list(inference.POLICIES))),
-        "budget": draw(st.integers(1, 60)),
-        "slots": draw(st.integers(1, 12)),
-        "page": page,
-        "pages": draw(st.none() | st.integers(least, least + 20)),
-    }
-    engines = [inference.constant(0.25), inference.Engine(0.1, 0.2, 0, 1, 0.05, 0.001, 0.002, 0.01, 0.003)]
-    return listed, options, draw(st.sampled_from(engines))
+LOADS = loads(policy=st.sampled_from(list(inference.POLICIES)), budget=st.integers(1, 60))
 
 
-@given(loads())
+@given(LOADS)
 def test_every_request_gets_its_tokens_after_it_arrived_and_one_after_another(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
@@ -49,7 +33,7 @@ def test_every_request_gets_its_tokens_after_it_arrived_and_one_after_another(lo
         assert each.phases[-1] == ("done", each.times[-1])
 
 
-@given(loads())
+@given(LOADS)
 def test_tokens_are_conserved(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
@@ -62,7 +46,7 @@ def test_tokens_are_conserved(load):
         assert again == 0 and prompts == len(listed)
 
 
-@given(loads())
+@given(LOADS)
 def test_pages_are_never_more_than_the_pool_and_hold_the_cache(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
@@ -74,7 +58,7 @@ def test_pages_are_never_more_than_the_pool_and_hold_the_cache(load):
         assert each.prompt_tokens + each.decoded > 0
 
 
-@given(loads())
+@given(LOADS)
 def test_littles_law_the_number_that_runs_is_the_rate_times_the_time_that_each_runs(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
@@ -86,7 +70,7 @@ def test_littles_law_the_number_that_runs_is_the_rate_times_the_time_that_each_r
     assert number == pytest.approx(seconds)
 
 
-@given(loads())
+@given(LOADS)
 def test_service_is_in_the_order_of_arrival(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
@@ -96,7 +80,7 @@ def test_service_is_in_the_order_of_arrival(load):
     assert admitted == sorted(admitted, key=lambda phase: phase[1])
 
 
-@given(loads())
+@given(LOADS)
 def test_iterations_follow_one_another_and_a_server_with_work_is_never_idle(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
@@ -107,7 +91,7 @@ def test_iterations_follow_one_another_and_a_server_with_work_is_never_idle(load
             assert not any(arrival < before.end < done for arrival, done in present)
 
 
-@given(loads())
+@given(LOADS)
 def test_a_policy_keeps_its_promise(load):
     listed, options, engine = load
     run = inference.serve(listed, engine, **options)
