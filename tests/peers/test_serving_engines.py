@@ -16,10 +16,20 @@ OURS = {
 }
 
 
-def serve(orders, pages=64, slots=16, budget=None):
-    pool = Pool(pages, recorded.PAGE, prefixes=True)
-    Engine(load(), Scheduler(pool, slots, budget)).run(orders)
-    return orders
+class Timed(Engine):
+    """Our engine, noting the step in which each request writes each token."""
+
+    def __init__(self, scheduler):
+        super().__init__(load(), scheduler)
+        self.times = {}
+
+    def write(self, request, logits):
+        self.times.setdefault(request, []).append(len(self.log) - 1)
+        super().write(request, logits)
+
+
+def scheduler(pages=64, slots=16, budget=None):
+    return Scheduler(Pool(pages, recorded.PAGE, prefixes=True), slots, budget)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -30,15 +40,20 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize("load_name", recorded.LOADS)
 @pytest.mark.parametrize("name", OURS)
-def test_our_engine_does_what_vllm_did(name):
-    """Tokens, what the cache had, and preemptions. The steps are compared in the chapter."""
-    run = recorded.vllm()["runs"][name]["mixed"]
-    orders = serve(recorded.loads()["mixed"], **OURS[name])
-    for order, request in zip(orders, run["requests"], strict=True):
-        assert order.tokens[len(order.prompt) :] == request["tokens"]
-        assert order.preemptions or order.reused == request["cached"]
-    assert sum(order.preemptions for order in orders) == run["counters"]["num_preemptions"]
+def test_our_engine_does_what_vllm_did(name, load_name):
+    """Tokens, their steps, what the cache had, and preemptions; the halves come again to the same pages."""
+    engine = Timed(scheduler(**OURS[name]))
+    for run in [run for key, run in recorded.vllm()["runs"][name].items() if key.startswith(load_name)]:
+        engine.log = []
+        orders = recorded.loads()[load_name]
+        engine.run(orders)
+        for order, request in zip(orders, run["requests"], strict=True):
+            assert order.tokens[len(order.prompt) :] == request["tokens"]
+            assert engine.times[order] == request["steps"]
+            assert order.reused == request["cached"]
+        assert sum(order.preemptions for order in orders) == run["counters"]["num_preemptions"]
 
 
 def test_transformers_writes_the_same_tokens():
@@ -46,7 +61,7 @@ def test_transformers_writes_the_same_tokens():
     peer = transformers.LlamaForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="sdpa"
     )
-    orders = serve(recorded.loads()["mixed"])
+    orders = recorded.loads()["mixed"]
     written = peer.eval().generate_batch(
         [order.prompt for order in orders],
         generation_config=transformers.GenerationConfig(
@@ -59,5 +74,6 @@ def test_transformers_writes_the_same_tokens():
             page_size=recorded.PAGE, num_blocks=64, max_batch_tokens=64
         ),
     )
-    for order, output in zip(orders, written.values(), strict=True):
-        assert output.generated_tokens[: order.new] == order.tokens[len(order.prompt) :]
+    requests = recorded.vllm()["runs"]["one process"]["mixed"]["requests"]
+    for order, request, output in zip(orders, requests, written.values(), strict=True):
+        assert output.generated_tokens[: order.new] == request["tokens"]
