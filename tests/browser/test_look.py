@@ -75,6 +75,16 @@ def test_a_line_holds_sixty_to_eighty_letters(opened):
     assert 60 <= sum(counts) / len(counts) <= 75 and max(counts) <= 80
 
 
+def test_imports_wait_until_they_are_asked_for_by_key_or_by_their_address(opened):
+    page = opened()
+    box, cell = page.locator(".ar-imports"), page.locator("#imports-cell")
+    assert box.count() == 1 and not cell.is_visible()
+    box.locator("summary").press("Enter")
+    assert "import torch" in cell.inner_text()
+    linked = opened(f"{CHAPTER}#imports-cell")
+    assert linked.locator("#imports-cell").is_visible()
+
+
 # ---- in the dark ----
 
 

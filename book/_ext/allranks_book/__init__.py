@@ -14,6 +14,7 @@ CONCERNS = [
     "formulas",
     "icons",
     "images",
+    "imports",
     "instructors",
     "landing",
     "lecture",
