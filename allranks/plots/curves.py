@@ -146,6 +146,22 @@ def against(x, curves, xlabel, ylabel):
     plt.show()
 
 
+def percentages(x, curves, xlabel, ylabel, dots=None):
+    """Draw a line for each of `curves`, label to shares at `x`, in per cent; `dots` likewise as points."""
+    plt.figure(figsize=(6, 2.9))
+    for (label, values), style in zip(curves.items(), ("-", "--", "-."), strict=False):
+        plt.semilogx(x, [100 * value for value in values], style, base=2, label=label)
+    for label, values in (dots or {}).items():
+        plt.semilogx(x, [100 * value for value in values], "o", base=2, fillstyle="none", label=label)
+    plt.xticks(x, [f"{value:,}" for value in x], fontsize=8)
+    plt.ylim(0, 100)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8)
+    plt.tight_layout()
+    plt.show()
+
+
 def utilization(gbits, curves, printed):
     """Draw the share of time that computes against Gbit/s: lines of `curves`, points of `printed`."""
     plt.figure(figsize=(6.4, 2.9))

@@ -1,0 +1,72 @@
+"""The exercises of the chapter on failures."""
+
+from allranks import failures
+from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
+
+HOUR = 3600
+
+
+@exercise
+def own_run(minutes, share):
+    """`minutes` between two checkpoints of 1024 GPUs, and the `share` of the time that is lost."""
+    is_filled(minutes), is_filled(share)
+    mean = failures.between(128, failures.RATES["RSC-1"])
+    right = failures.best_interval(60, mean) / 60
+    by_gpus = failures.best_interval(60, failures.between(1024, failures.RATES["RSC-1"])) / 60
+    assert abs(minutes - by_gpus) > 0.02 * by_gpus, "1024 GPUs are 128 machines, and the rate is of machines."
+    assert abs(minutes - 60 * right) > right, "That is in seconds; the exercise asks for minutes."
+    assert abs(minutes - right) < 0.02 * right, f"{minutes:g} minutes is not it: √(2cM), all in seconds."
+    lost = failures.lost_share(60 * right, 60, mean, 600)
+    without = failures.lost_share(60 * right, 60, mean)
+    assert abs(share - without) > 0.02 * without, "The restart is missing: 10 minutes, once in M."
+    assert abs(share - 100 * lost) > lost, "That is in per cent; give a share between 0 and 1."
+    assert abs(share - lost) < 0.02 * lost, f"{share:g} is not it: writing, half an interval, and a restart."
+    return f"Every {right:.0f} minutes, and {lost:.1%} are lost."
+
+
+@exercise
+def steps_trained(answer):
+    """`answer(steps, every, lives)`: the steps that a run trains in all, repeated ones included."""
+    cases = [
+        ((24, 24, [100]), "A run that does not fail trains each step once"),
+        ((24, 4, [10, 100]), "Of 10 steps, saved after every 4, 8 are kept"),
+        ((24, 4, [8, 100]), "A life that ends right after a checkpoint loses nothing"),
+        ((20, 8, [3, 5, 9, 100]), "A life that reaches no checkpoint is lost whole"),
+        ((10, 4, [4, 6]), "The last steps need no checkpoint of their own"),
+        ((24, 2, [9, 0, 13, 1, 1, 50]), "A life may be 0 steps long"),
+    ]
+    for (steps, every, lives), hint in cases:
+        found = answer(steps, every, list(lives))
+        is_returned(found, "a number")
+        right = _trained(steps, every, lives)
+        assert found == right, f"{hint}: with {steps}, {every}, {lives} it is {right}, not {found!r}."
+    return "What is trained is the work and what was not saved in time."
+
+
+def _trained(steps, every, lives):
+    saved = trained = 0
+    for life in lives:
+        for step in range(saved, steps):
+            if life == 0:
+                break
+            life, trained = life - 1, trained + 1
+            if step + 1 == steps:
+                return trained
+            if (step + 1) % every == 0:
+                saved = step + 1
+    raise ValueError("the last life is too short")
+
+
+@exercise
+def two_levels(copies, files):
+    """Minutes between two `copies` in memory, and between two `files`."""
+    is_filled(copies), is_filled(files)
+    right = failures.best_interval(2, 4 * HOUR) / 60, failures.best_interval(200, 80 * HOUR) / 60
+    assert abs(copies - right[0]) < 0.03 * right[0], f"{copies:g} minutes is not it for the copies: √(2cM)."
+    every_failure = failures.best_interval(200, 4 * HOUR) / 60
+    assert abs(files - every_failure) > 0.03 * every_failure, (
+        "The file is needed after one failure in 20 only: how often does such a one come?"
+    )
+    assert abs(files - right[1]) < 0.03 * right[1], f"{files:g} minutes is not it for the files."
+    return f"A copy every {right[0]:.0f} minutes, a file every {right[1]:.0f}."
