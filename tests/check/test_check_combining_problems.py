@@ -1,0 +1,128 @@
+"""The ten problems: ✓ for the right answer, what was forgotten for a wrong one, never an exception."""
+
+import pytest
+from verdicts import verdict
+
+from allranks import schedules, simulate
+from allranks.check import combining_problems as problems
+
+
+def said(capsys, problem, answer):
+    return verdict(capsys, getattr(problems, problem), answer)
+
+
+@pytest.mark.parametrize(
+    "problem, right, wrong, hint",
+    [
+        ("tokens", 26_112, 24_576, "12h²"),
+        ("tokens", 26_112, 29_696, "8 of keys"),
+        ("tokens", 26_112, 13_056, "of the gradients"),
+        ("tokens", 26_112, 52_225, "of activations"),
+        ("tokens", 26_112, 208_900, "all tokens"),
+        ("repeated", 3.288, 2.349, "communicates again"),
+        ("repeated", 3.288, 4.698, "Only the forward pass"),
+        ("repeated", 3.288, 2.819, "kept only its part"),
+        ("repeated", 3.288, 1.879, "four all-reduces"),
+        ("repeated", 3.288, 3.758, "its own eighth"),
+        ("repeated", 3.288, 1.644, "two bytes"),
+        ("enough", 54, 53, "Round up"),
+        ("enough", 54, 72, "equally long"),
+        ("enough", 54, 24, "waits for W"),
+        ("enough", 54, 34, "fills a gap"),
+        ("enough", 54, 140, "twice the memory"),
+        ("ring", 2.4, 1.6, "go around again"),
+        ("ring", 2.4, 6, "only 8 of keys"),
+        ("ring", 2.4, 4.8, "backward as much"),
+        ("ring", 2.4, 12, "Queries and outputs"),
+        ("ring", 2.4, 0.4167, "Turn the fraction"),
+        ("experts", 23.25, 15.85, "only four hold"),
+        ("experts", 23.25, 102.2, "one expert of the eight"),
+        ("experts", 23.25, 57.95, "shards the optimizer"),
+        ("experts", 23.25, 11.68, "leaves weights and gradients whole"),
+        ("experts", 23.25, 46.49, "halves the experts"),
+        ("same_batch", 42.6, 54.2, "eight times as many sequences"),
+        ("same_batch", 42.6, 44.01, "for 2,240 GPUs"),
+        ("same_batch", 42.6, 40.94, "has a bubble already"),
+        ("same_batch", 42.6, 30.83, "three pieces"),
+        ("same_batch", 42.6, 6.775, "only the bubble grows"),
+    ],
+)
+def test_a_number(capsys, problem, right, wrong, hint):
+    for answer, part in ((right, "✓"), (wrong, hint), (None, "None"), (7e7, "is not it"), ("x", "✗")):
+        assert part in said(capsys, problem, answer)
+
+
+@pytest.mark.parametrize(
+    "problem, right, hints",
+    [
+        ("waiting", "C", {"A": "on one only", "B": "slow sends", "D": "GPipe", "E": "all ranks longer"}),
+        ("documents", "D", {"A": "7 times", "B": "slow GPU", "C": "none of them is late", "E": "fewer keys"}),
+        ("clipped", "A", {"B": "first loss", "C": "Late updates", "D": "hold these", "E": "too large"}),
+    ],
+)
+def test_a_cause(capsys, problem, right, hints):
+    assert "✓" in said(capsys, problem, right) and "✓" in said(capsys, problem, f" {right.lower()}")
+    for letter, hint in hints.items():
+        line = said(capsys, problem, letter)
+        assert line.startswith("✗") and hint in line
+    assert "None" in said(capsys, problem, None)
+    for other in (7, "F", "", [right]):
+        assert "one of the letters A, B, C, D, E" in said(capsys, problem, other)
+
+
+@pytest.mark.parametrize(
+    "answer, hint",
+    [
+        ((8, 1, 8, 71.55, 17.13), "✓"),
+        ([8, 1, 8, 71.6, 17.1], "✓"),
+        ((4, 4, 4, 76.8, 17.7), "77 GB on a GPU, and 72 GB"),
+        ((2, 8, 4, 123.6, 19.7), "124 GB"),
+        ((8, 2, 4, 53.4, 17.8), "16.1 s, of which tensor parallelism"),
+        ((4, 8, 2, 69, 18.8), "17.0 s, of which the bubble"),
+        ((16, 1, 4, 43.2, 25.7), "23.3 s, of which tensor parallelism"),
+        ((8, 1, 8, 66.6, 17.1), "GiB"),
+        ((8, 1, 8, 48.5, 17.1), "Those are the states"),
+        ((8, 1, 8, 164.2, 17.1), "shards the optimizer states over dp"),
+        ((8, 1, 8, 41.3, 17.1), "Only the optimizer states"),
+        ((8, 1, 8, 71.6, 14.67), "the computing alone"),
+        ((8, 1, 8, 71.6, 12.9), "6ND"),
+        ((8, 1, 8, 71.6, 7.74), "reaches the peak"),
+        ((8, 1, 8, 71.6, 411), "hours"),
+        ((8, 1, 8, 71.6, 30), "30 is not it"),
+        ((4, 4, 8, 0, 0), "product is 64"),
+        ((8, 0.5, 16, 0, 0), "product is 64"),
+        (("8", 1, 8, 0, 0), "product is 64"),
+        ((8, 1, 8), "five things"),
+        (None, "Put five things"),
+        (64, "five things"),
+    ],
+)
+def test_a_plan(capsys, answer, hint):
+    assert hint in said(capsys, "plan", answer)
+
+
+def test_the_sizes_of_the_fastest_plan_are_right_and_all_others_wrong(capsys):
+    sizes = [2**i for i in range(7)]
+    lines = {
+        (tp, pp, 64 // tp // pp): said(capsys, "plan", (tp, pp, 64 // tp // pp, 71.55, 17.126))
+        for tp in sizes
+        for pp in sizes
+        if tp * pp <= 64
+    }
+    assert [each for each, line in lines.items() if "✓" in line] == [problems.fastest()]
+
+
+def test_more_micro_batches_leave_only_the_slowest_stage_busy():
+    few, many = problems.idle(32), problems.idle(4096)
+    assert few[7] < few[0] and many[7] < 0.002 and many[0] == pytest.approx(1 - 1 / 1.25, abs=0.002)
+    even = simulate.simulate(schedules.one_f_one_b(8, 4096))
+    assert even.bubble_of_total < 0.002
+
+
+@pytest.mark.parametrize("m, better", [(53, "zb_h1"), (54, "one_f_one_b")])
+def test_the_smaller_bubble_is_simulated_too(m, better):
+    shares = {
+        name: simulate.simulate(made, **problems.ONE_STEP).bubble_of_total
+        for name, made in (("one_f_one_b", schedules.one_f_one_b(8, m)), ("zb_h1", schedules.zb_h1(8, 24)))
+    }
+    assert min(shares, key=shares.get) == better
