@@ -9,8 +9,7 @@ from allranks.check.stubs import is_filled
 
 LARGE, H100 = transformer.PRESETS["llama3-70b"], hardware.ACCELERATORS["h100"]
 LINKS = {"inside": hardware.LINKS["nvlink-4"], "between": hardware.LINKS["infiniband-ndr"]}
-GPUS, BATCH, TOKENS, ROOM = 64, 128, 100e9, 0.9 * H100.memory
-DAY = 24 * 3600
+GPUS, BATCH, TOKENS, ROOM, DAY = 64, 128, 100e9, 0.9 * H100.memory, 24 * 3600
 ONE_STEP = {"forward": 10, "input_grad": 11, "weight_grad": 8}  # milliseconds
 
 
@@ -180,7 +179,6 @@ def documents(cause):
 @exercise
 def enough(answer):
     """The micro-batches with which 1F1B idles no longer a share than ZB-H1 with 24, on eight stages."""
-    is_filled(answer)
 
     def least(share):
         m = 1
@@ -299,4 +297,4 @@ def same_batch(answer):
             printed / 8: "A replica has an eighth of the micro-batches, but only the bubble grows with that.",
         },
     )
-    return f"{right:.1f} %: a fifth of the utilisation is the larger batch's."
+    return f"{right:.1f} %: a fifth of the printed share comes from the larger batch."
