@@ -166,8 +166,7 @@ def documents(cause):
         cause,
         "D",
         {
-            "A": f"Contiguous parts would give the last rank {last / first:.0f} times the work of the first "
-            "in batch 3.",
+            "A": f"In contiguous parts, batch 3 would give rank 3 {last / first:.0f} times rank 0's work.",
             "B": "A slow GPU is slow in every batch; here it is another one, and in batch 3 none.",
             "C": "Each rank sends the same bytes in each batch, and in batch 3 none of them is late.",
             "E": "A rank with fewer tokens would send fewer keys, and all ranks send the same bytes.",
