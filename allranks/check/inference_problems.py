@@ -2,8 +2,7 @@
 
 from allranks import hardware, inference, memory, precision, transformer
 from allranks.check import exercise
-from allranks.check.optimisation_problems import near
-from allranks.check.stubs import is_filled
+from allranks.check.answers import chosen, four, near
 
 LARGE, SMALL = transformer.PRESETS["llama3-70b"], transformer.PRESETS["llama3-8b"]
 LINKS = {"a100-80gb": "nvlink-3", "h100": "nvlink-4"}
@@ -14,15 +13,6 @@ USERS, CONTEXT, RATE, USED = (
     30,
     0.9,
 )  # tokens each, tokens a second, share of memory
-
-
-def chosen(answer, right, hints):
-    """Assert that `answer` is the letter `right`; `hints` says of each other one what is against it."""
-    is_filled(answer, "a letter")
-    letters = sorted([right, *hints])
-    letter = str(answer).strip().upper()
-    assert letter in letters, f"{answer!r} is not it: answer with one of the letters {', '.join(letters)}."
-    assert letter == right, hints[letter]
 
 
 def room(name, ranks):
@@ -39,9 +29,7 @@ def seconds(name, ranks):
 @exercise
 def plan(answer):
     """(GPU, ranks, GB of cache on each, ms of a step): the fewest for 100 users at 30 tokens a second."""
-    is_filled(answer, "four things: GPU, ranks, GB, ms")
-    assert isinstance(answer, (tuple, list)) and len(answer) == 4, "Give four things: GPU, ranks, GB, ms."
-    name, ranks, gigabytes, milliseconds = answer
+    name, ranks, gigabytes, milliseconds = four(answer, "GPU, ranks, GB, ms")
     assert name in LINKS and ranks in RANKS, 'Take "a100-80gb" or "h100", and 1, 2, 4 or 8 ranks.'
     cache = memory.kv_cache_bytes(LARGE, CONTEXT, USERS)
     fit = room(name, ranks)
