@@ -23,6 +23,7 @@ NAMES = (
     "experts",
     "mesh",
     "serving",
+    "decode",
 )
 
 

@@ -29,6 +29,7 @@ from .moving import (
     routes,
     streamed_seconds,
 )
+from .next_token import NextToken, batch_knee, decode_memory, decode_seconds, next_token
 from .pools import Link, cache_link, serve_replicas, serve_split
 from .queueing import mean_wait, pipelined_prefill, prefill, tensor_parallel_prefill
 from .roofline import Step, largest_batch, latent_attention_flops, step, weight_bytes
@@ -38,7 +39,6 @@ from .step_time import Engine, constant, engine
 from .tensor import (
     LAYOUTS,
     Messages,
-    decode_seconds,
     gathered_elements,
     layout_elements,
     stationary_elements,
@@ -53,15 +53,18 @@ __all__ = [
     "Iteration",
     "Link",
     "Messages",
+    "NextToken",
     "Request",
     "Route",
     "Run",
     "Served",
     "Step",
     "attainment",
+    "batch_knee",
     "break_even_bandwidth",
     "cache_link",
     "constant",
+    "decode_memory",
     "decode_seconds",
     "engine",
     "evenly",
@@ -81,6 +84,7 @@ __all__ = [
     "mooncake_break_even",
     "most_pages",
     "moved_bytes",
+    "next_token",
     "percentile",
     "pipelined_prefill",
     "poisson",

@@ -1,16 +1,15 @@
 """How can several ranks share a decode step, and what does it send? Tensor parallelism, in one axis or two.
 
-The model: each rank reads and computes a slice of every layer (`tensor_slice`), as in `roofline`; collectives
-take what the α–β model says, and overlap with nothing. The layouts of a feed-forward are those of Pope et al.
-2022, section 3.2, counted exactly and in the published form.
+The model: each rank reads and computes a slice of every layer (`tensor_slice`), as in `roofline`, and the
+ranks meet as `tensor_messages` says; `next_token` has the seconds. The layouts of a feed-forward are those of
+Pope et al. 2022, section 3.2, counted exactly and in the published form.
 """
 
 import math
 from collections import namedtuple
 
-from .. import collectives, hardware, transformer
+from .. import transformer
 from ..inputs import one_of, quantity, whole
-from .roofline import step
 
 LAYOUTS = ("1D", "2D", "gathered")
 
@@ -49,28 +48,14 @@ def tensor_messages(model, tokens=1, element=2):
     """The `Messages` of a tensor-parallel step over `tokens` tokens, the same for any number of ranks.
 
     Two all-reduces of tokens · hidden elements a layer, one more after the embedding, and an all-gather of
-    the logits (Shoeybi et al. 2019, section 3, forward only).
+    the logits (Shoeybi et al. 2019, section 3, forward only): 2L + 1 and one, as `allranks.serving` and vLLM
+    do. An engine that keeps embedding and output layer whole on every rank, as gpt-fast, sends the 2L of the
+    layers alone; each rank then reads the whole output layer.
     """
     whole("tokens", tokens), quantity("element", element, positive=True)
     return Messages(
         2 * model.layers + 1, tokens * model.hidden * element, tokens * model.vocabulary * element
     )
-
-
-def decode_seconds(
-    model, ranks, accelerator, link, past=0, sequences=1, algorithm="ring", element=2, dtype="bf16"
-):
-    """(on the device, in collectives): seconds of a decode step on `ranks` tensor-parallel ranks.
-
-    The device takes the longer of arithmetic and reading of its slice (`step`). A collective takes what the
-    α–β model says with the fastest of NCCL's protocols on `link` (`hardware.protocols`), the all-reduce by
-    `algorithm`, and overlaps with nothing: each result is needed at once.
-    """
-    own = step(tensor_slice(model, ranks), 1, past, sequences, element).seconds(accelerator, dtype)
-    links, sent = hardware.protocols(link), tensor_messages(model, sequences, element)
-    _, a_sum = collectives.by_protocol("all_reduce", algorithm, sent.nbytes, ranks, links)
-    _, gather = collectives.by_protocol("all_gather", "ring", sent.gathered, ranks, links)
-    return max(own), sent.all_reduces * a_sum + gather
 
 
 def stationary_elements(tokens, hidden, feed_forward, x, y):

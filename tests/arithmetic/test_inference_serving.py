@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loads import loads
 
-from allranks import collectives, hardware, inference, memory, transformer
+from allranks import hardware, inference, transformer
 from allranks.inference import Request
 from allranks.transformer import PRESETS
 
@@ -127,22 +127,19 @@ def test_one_request_alone_takes_the_seconds_of_its_steps():
         assert inference.gaps(alone) == pytest.approx(seconds[1:])
 
 
-def test_tensor_parallelism_divides_bytes_and_flops_and_adds_two_all_reduces_a_layer():
+@pytest.mark.parametrize("ranks", [2, 8, 16])
+def test_a_step_on_several_ranks_is_that_of_their_slice_and_sends_what_a_decode_step_does(ranks):
+    """2L + 1 all-reduces and an all-gather, by NCCL's fastest protocol for the size."""
     model = PRESETS["llama3-70b"]
-    one, eight = (inference.engine(model, "h100", ranks) for ranks in (1, 8))
-    tokens, cached = 512, 9000
-    step = inference.step(model, tokens, cached - tokens)
-    link = hardware.LINKS["nvlink-4"]
-    reduce = collectives.seconds("all_reduce", "ring", 2 * tokens * model.hidden, 8, link.α, link.β)
-    parts = [
-        max(step.flops / ranks / 989.4e12, step.weight_bytes / ranks / 3.35e12)
-        + memory.kv_cache_bytes(model, cached, tensor_parallel=ranks) / 3.35e12
-        for ranks in (1, 8)
-    ]
-    assert one.seconds(tokens, tokens * cached, cached) == pytest.approx(parts[0])
-    assert eight.seconds(tokens, tokens * cached, cached) == pytest.approx(
-        parts[1] + 2 * model.layers * reduce
-    )
+    engine, part = inference.engine(model, "h100", ranks), inference.tensor_slice(model, ranks)
+    alone = inference.engine(part, "h100")
+    for tokens in (1, 64, 512, 8192):
+        cached = 20 * tokens
+        _, sending = inference.decode_seconds(model, ranks, "h100", "nvlink-4", 19, tokens)
+        assert engine.sending(tokens) == pytest.approx(sending)
+        seconds = engine.seconds(tokens, 20 * tokens, cached)
+        assert seconds == pytest.approx(alone.seconds(tokens, 20 * tokens, cached) + sending)
+    assert alone.sending(512) == inference.constant(1).sending(512) == 0
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3-8b", "served"])

@@ -6,7 +6,7 @@ from allranks import inference
 
 ENGINES = (
     inference.constant(0.25),
-    inference.Engine(0.1, 0.2, 0, 1, 0.05, 0.001, 0.002, 0.01, 0.003),
+    inference.Engine(0.1, 0.2, 0, 1, 0.05, 0.001, 0.002, ((0.01, 0.003), (0.05, 0.001)), ()),
 )
 
 
