@@ -81,7 +81,7 @@ def draw(width, *, against, **given):
     key, top = legend(width, top + 24, token)
     values = [value for value, _ in (RANKS if against == "ranks" else SEQUENCES)]
     points = [(value, each) for value, each in curve(given, against, values)]
-    full = [value for value, _ in points if held({**given, against: value}) > capacity(given)]
+    full = [value for value, _ in points if held(with_changes(given, **{against: value})) > capacity(given)]
     knee = knee_of(given, against, points)
     rates = [(ranks, MEASURED[name, ranks]) for name, ranks in MEASURED if name == given["model"]]
     rates = rates if published(given) and against == "ranks" else []
@@ -96,9 +96,16 @@ def draw(width, *, against, **given):
     }
 
 
+def with_changes(given, **changed):
+    """The settings, some of them changed."""
+    settings = dict(given)
+    settings.update(changed)
+    return settings
+
+
 def compute(given, **changed):
     """The `NextToken` at the settings, or at changed ones."""
-    model, device, link, options = arguments({**given, **changed})
+    model, device, link, options = arguments(with_changes(given, **changed))
     return next_token(model, device, link, **options)
 
 

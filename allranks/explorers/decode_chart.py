@@ -53,8 +53,10 @@ def chart(width, top, against, values, points, full, now, knee, rates):
         x, y = across(knee[0]), down(knee[1].seconds)
         marks.append(rectangle(x - 5, y - 5, 10, 10, None, "ink"))
         words = f"fastest: {knee[0]}" if against == "ranks" else f"knee: {knee[0]:,}"
-        side, shift = ("end", -8) if x > width / 2 else ("start", 8)
-        marks.append(text(x + shift, max(top + 12, y - 10), words, side, 12, bold=True))
+        marks.append(line(x, top, x, y - 5, "ink"))
+        aside = x + 6 if now[0] <= knee[0] else x - 6  # of the setting's line
+        aside = x - 6 if x + 7.5 * len(words) > width else x + 6 if x - 7.5 * len(words) < LEFT else aside
+        marks.append(text(aside, top + 14, words, "start" if aside > x else "end", 12, bold=True))
     return marks + notes(top + HIGH + 36, full, rates)
 
 
