@@ -22,8 +22,8 @@ NAMES = (
     "context_parallel",
     "experts",
     "mesh",
-    "serving",
     "decode",
+    "serving",
 )
 
 

@@ -52,15 +52,15 @@ CONTROLS = (
     Choice("algorithm", "all-reduce", ALGORITHMS, "ring"),
     Choice("against", "lower chart against", (("ranks", "ranks"), ("sequences", "sequences")), "ranks"),
 )
-MEASURED = {  # tokens a second of one sequence on A100s: README of gpt-fast, in the ledger
-    ("llama2-7b", 1): 104.9,
-    ("llama2-7b", 2): 168.84,
-    ("llama2-7b", 4): 254.02,
-    ("llama2-7b", 8): 328.43,
-    ("llama2-70b", 2): 21.32,
-    ("llama2-70b", 4): 38.01,
-    ("llama2-70b", 8): 62.5,
-}
+MEASURED = (  # model, A100s, tokens a second of one sequence: README of gpt-fast, in the ledger
+    ("llama2-7b", 1, 104.9),
+    ("llama2-7b", 2, 168.84),
+    ("llama2-7b", 4, 254.02),
+    ("llama2-7b", 8, 328.43),
+    ("llama2-70b", 2, 21.32),
+    ("llama2-70b", 4, 38.01),
+    ("llama2-70b", 8, 62.5),
+)
 NAMES = {
     "weights": "reading the weights",
     "cache": "reading the cache",
@@ -74,17 +74,15 @@ LEFT, TOP, BAR, LANE = 84, 24, 20, 28
 def draw(width, *, against, **given):
     """The step on a clock, the memory it needs, and its parts against ranks or sequences."""
     token = compute(given)
-    scale = (width - LEFT - 2) / max(token.seconds, token.arithmetic)
     marks = [text(0, 13, f"the next token: {seconds(token.seconds)}", bold=True)]
-    marks += clock(token, scale)
+    marks += clock(token, (width - LEFT - 2) / token.seconds)
     drawn, top = room(width, TOP + 3 * LANE, held(given), capacity(given))
     key, top = legend(width, top + 24, token)
     values = [value for value, _ in (RANKS if against == "ranks" else SEQUENCES)]
-    points = [(value, each) for value, each in curve(given, against, values)]
+    points = curve(given, against, values)
     full = [value for value, _ in points if held(with_changes(given, **{against: value})) > capacity(given)]
     knee = knee_of(given, against, points)
-    rates = [(ranks, MEASURED[name, ranks]) for name, ranks in MEASURED if name == given["model"]]
-    rates = rates if published(given) and against == "ranks" else []
+    rates = published(given) if against == "ranks" else []
     lower = chart(width, top + 20, against, values, points, full, (given[against], token), knee, rates)
     said = words(given, token) + knee_words(against, points, knee) + measured(given, token)
     alone = given["ranks"] == 1 and against == "sequences"
@@ -118,13 +116,14 @@ def arguments(given):
         "past": given["context"],
         "stages": given["stages"],
         "algorithm": given["algorithm"],
+        "dtype": "fp16",  # as fast as bf16, and a V100 has it too
     }
     return PRESETS[given["model"]], given["accelerator"], link, options
 
 
 def clock(token, scale):
     """Three lanes: what is read, what is computed meanwhile, and the collectives after both."""
-    marks, bound = [], token.bound
+    marks, colours = [], {part: fill for part, fill, _ in LOOKS}
     start = {"weights": 0, "cache": token.weights, "arithmetic": 0, "latency": token.device}
     start["bandwidth"] = token.device + token.latency
     lanes = (
@@ -133,20 +132,20 @@ def clock(token, scale):
         ("links", ("latency", "bandwidth")),
     )
     for row, (name, parts) in enumerate(lanes):
-        y = 24 + LANE * row
+        y = TOP + LANE * row
         marks.append(text(0, y + 15, name, size=12, ink="ink-soft"))
         marks.append(rectangle(LEFT, y, token.seconds * scale, BAR, "tint"))
         for part in parts:
             x, long = LEFT + start[part] * scale, getattr(token, part) * scale
             marks.append(
-                rectangle(x, y, long, BAR, LOOKS[part][0], title=f"{part}: {seconds(getattr(token, part))}")
+                rectangle(x, y, long, BAR, colours[part], title=f"{part}: {seconds(getattr(token, part))}")
             )
-            if part == bound:
+            if part == token.bound:
                 marks.append(rectangle(x, y - 2, max(long, 2), BAR + 4, None, "ink"))
             if long > 7 * len(part) + 10:
-                marks.append(text(x + long / 2, y + 14.5, part, "middle", 12, "paper", part == bound))
+                marks.append(text(x + long / 2, y + 14.5, part, "middle", 12, "paper", part == token.bound))
     x = LEFT + token.device * scale
-    marks.append(line(x, 20, x, 24 + 3 * LANE - 4, "ink", 1, "2 3"))
+    marks.append(line(x, TOP - 4, x, TOP + 3 * LANE - 4, "ink", 1, "2 3"))
     return marks
 
 
@@ -180,9 +179,8 @@ def legend(width, top, token):
     """Each part with its colour, its line and its seconds; the bound in bold; and where the words end."""
     columns = 3 if width == WIDE else 2
     cell, marks = width / columns, []
-    for turn, part in enumerate(LOOKS):
+    for turn, (part, fill, dash) in enumerate(LOOKS):
         x, y = turn % columns * cell, top + turn // columns * 21
-        fill, dash = LOOKS[part]
         marks.append(rectangle(x, y - 11, 14, 12, fill))
         marks.append(line(x + 18, y - 5, x + 42, y - 5, fill, 2.5, dash))
         own = part == token.bound
@@ -272,18 +270,16 @@ def knee_words(against, points, knee):
 
 
 def published(given):
-    """Whether gpt-fast's README measures such a step: one sequence, at most 205 tokens, on A100s."""
-    return (
-        any(model == given["model"] for model, _ in MEASURED)
-        and (given["accelerator"], given["link"]) == ("a100-80gb", "nvlink")
-        and given["sequences"] == given["stages"] == 1
-        and given["context"] <= 256
-    )
+    """Pairs (ranks, tokens a second): what gpt-fast measured of one sequence of at most 205 tokens."""
+    same = (given["accelerator"], given["link"]) == ("a100-80gb", "nvlink")
+    if not same or given["sequences"] * given["stages"] > 1 or given["context"] > 256:
+        return []
+    return [(ranks, rate) for model, ranks, rate in MEASURED if model == given["model"]]
 
 
 def measured(given, token):
     """What was measured at this setting, beside the bound."""
-    rate = MEASURED.get((given["model"], given["ranks"]))
-    if not published(given) or not rate:
+    rate = dict(published(given)).get(given["ranks"])
+    if rate is None:
         return ""
     return f" gpt-fast measured {rate} tokens a second, {percent(rate * token.seconds, 0)} of this bound."

@@ -9,13 +9,13 @@ import math
 from .svg import WIDE, circle, line, number, path, rectangle, text
 from .words import seconds
 
-LOOKS = {  # of a part: its colour, and the dashes of its line
-    "weights": ("forward", None),
-    "cache": ("backward-weight", "8 3"),
-    "arithmetic": ("backward-input", "2 3"),
-    "latency": ("comm", "7 3 2 3"),
-    "bandwidth": ("rank-5", "1 3"),
-}
+LOOKS = (  # a part, its colour, and the dashes of its line
+    ("weights", "forward", None),
+    ("cache", "backward-weight", "8 3"),
+    ("arithmetic", "backward-input", "2 3"),
+    ("latency", "comm", "7 3 2 3"),
+    ("bandwidth", "rank-5", "1 3"),
+)
 LEFT, RIGHT, HIGH, DECADES = 52, 14, 190, 4
 
 
@@ -39,7 +39,7 @@ def chart(width, top, against, values, points, full, now, knee, rates):
         low, high = max(LEFT, across(value) - step / 2), min(width - RIGHT, across(value) + step / 2)
         marks.append(rectangle(low, top, high - low, HIGH, "idle"))
     marks += axes(width, top, against, values, across, highest)
-    for part, (stroke, dash) in LOOKS.items():
+    for part, stroke, dash in LOOKS:
         curve = [(across(value), down(getattr(each, part))) for value, each in points if getattr(each, part)]
         marks.append(path(clipped(curve, top + HIGH), stroke, 2, dash=dash))
     curve = [(across(value), down(each.seconds)) for value, each in points]

@@ -27,12 +27,8 @@ from .words import fixed, percent, seconds
 
 TITLE = "Serving: requests, batches and pages"
 
-POLICIES = (
-    ("static", "static batches"),
-    ("continuous", "continuous, prefill first"),
-    ("chunked", "chunked prefill"),
-)
-SHORT = {"static": "static", "continuous": "continuous", "chunked": "chunked"}
+POLICIES = (("static", "static batches"), ("continuous", "continuous"), ("chunked", "chunked prefill"))
+LABELS = {"static": "static batches", "continuous": "continuous, prefill first", "chunked": "chunked prefill"}
 LOADS = tuple((each, str(each)) for each in (1, 2, 4, 8, 12, 16, 20, 24, 32, 48))
 POOLS = tuple((each, f"{each:,}") for each in (144, 192, 256, 320, 384, 512, 768, 1024))
 CONTROLS = (
@@ -86,7 +82,7 @@ def words(load, policy, budget, runs):
     lost = sum(preemptions(each) for each in run.served)
     said = (
         f"{COUNT} requests, {load} a second, to {MODEL} on an H100 at {percent(EFFICIENCY, 0)} of its peaks: "
-        f"{dict(POLICIES)[policy]}. Half of them get their first token within {seconds(half)}, all within "
+        f"{LABELS[policy]}. Half of them get their first token within {seconds(half)}, all within "
         f"{seconds(last)}. Later tokens take {seconds(later)} on average; the longest pause is "
         f"{seconds(longest)}. At most {most_pages(run):,} of {run.pages:,} pages are in use"
     )
@@ -218,12 +214,12 @@ def table(width, top, runs, policy):
         marks.append(text(x, top, one, "end", 11, "ink-soft"))
         marks.append(text(x, top + 14, two, "end", 11, "ink-soft"))
     y = top + 14
-    for name, label in POLICIES:
+    for name, _ in POLICIES:
         y += 21
         chosen = name == policy
         if chosen:
             marks.append(rectangle(0, y - 14, width, 20, "tint"))
-        marks.append(text(4, y, label if width == WIDE else SHORT[name], size=12, bold=chosen))
+        marks.append(text(4, y, LABELS[name] if width == WIDE else name, size=12, bold=chosen))
         for column, value in enumerate(latencies(runs[name])):
             x = left + (column + 0.9) * cell
             marks.append(text(x, y, seconds(value), "end", 12, bold=chosen))

@@ -95,8 +95,8 @@ def test_what_was_measured_is_slower_than_the_bound_and_not_by_much():
         name: claim.printed for name, claim in ledger.entries().items() if name.startswith("gpt-fast-")
     }
     assert len(printed) == len(explorer.MEASURED)
-    for (name, ranks), tokens in explorer.MEASURED.items():
-        assert float(printed[f"gpt-fast-{name}-tp{ranks}"]) == tokens
+    for name, ranks, tokens in explorer.MEASURED:
+        assert float(printed[f"gpt-fast-{name}-{ranks}"]) == tokens
         bound = 1 / inference.next_token(PRESETS[name], "a100-80gb", "nvlink-3", ranks, past=128).seconds
         assert 0.4 * bound < tokens < 0.75 * bound
 

@@ -347,7 +347,7 @@ HERE = {
         lambda name: f"transformer.PRESETS[{name}]"
     ),
     "inference.*.(new|past)": choice(1, 7, 2048),
-    "inference.(step|weight_bytes|largest_batch|decode_seconds).(sequences|tokens)": choice(1, 3, 512),
+    "inference.(step|weight_bytes|largest_batch|decode_.*|next_token).(sequences|tokens)": choice(1, 3, 512),
     "inference.*.ranks": choice(1, 2, 4, 16),
     "inference.*.(senders|receivers)": choice(1, 2, 4),
     "inference.(moved_bytes|recompute_flops|.*break_even.*).tokens": choice(1, 33, 8192),
@@ -365,7 +365,9 @@ HERE = {
     "inference.serve_split.pages": choice(None, 8, 30),
     "inference.*.(x|y|together)": choice(1, 2, 8),
     "inference.*.layout": choice("1D", "2D", "gathered"),
-    "inference.decode_seconds.algorithm": choice("ring", "recursive_doubling"),
+    "inference.(decode_seconds|next_token).algorithm": choice("ring", "recursive_doubling"),
+    "inference.batch_knee.most": choice(1, 100, 1024),
+    "inference.batch_knee.options": st.fixed_dictionaries({"ranks": choice(1, 2), "past": choice(128, 4096)}),
     "inference.*.capacity": amount(0, 10**12),
     "inference.*.absorbed": choice(False, True),
     "inference.*.width": choice(64, 128),
@@ -422,6 +424,9 @@ OBJECTS = {
     "collectives.Overlap": st.just("collectives.overlapped([0.5, 1.0, 2.25], [[0], [1, 2]], [0.25, 1.5])"),
     "collectives.Levels": st.just("collectives.hierarchical_all_reduce(1000, 4, 2)"),
     "inference.Engine": ENGINE,
+    "inference.NextToken": choice((0.5, 0.25, 1.5, 2, 0), (1, 2, 0.5, 0, 0)).map(
+        lambda parts: f"inference.NextToken(*{parts})"
+    ),
     "inference.Step": st.just("inference.step(transformer.PRESETS['llama3-8b'], 1, 100, 7)"),
     "streams.Judge": choice(0, 64).map(lambda buffered: f"streams.Judge(4, {buffered})"),
     "topology.Network": st.just("topology.fat_tree(8, 2)"),
