@@ -14,9 +14,9 @@ LOOKS = (  # a part, its colour, and the dashes of its line
     ("cache", "backward-weight", "8 3"),
     ("arithmetic", "backward-input", "2 3"),
     ("latency", "comm", "7 3 2 3"),
-    ("bandwidth", "rank-5", "1 3"),
+    ("bandwidth", "rank-5", "11 3 2 3 2 3"),
 )
-LEFT, RIGHT, HIGH, DECADES = 52, 14, 190, 4
+LEFT, RIGHT, HIGH, DECADES = 52, 18, 190, 4
 
 
 def chart(width, top, against, values, points, full, now, knee, rates):

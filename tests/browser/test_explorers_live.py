@@ -239,6 +239,23 @@ def test_on_a_phone_the_narrow_picture_answers(opened):
     visit.page.close()
 
 
+CUT_OFF = """select => {
+    const style = getComputedStyle(select), measure = document.createElement("canvas").getContext("2d");
+    measure.font = style.font;
+    const arrow = 20, room = select.clientWidth - parseFloat(style.paddingLeft) - arrow;
+    return [...select.options].map(each => each.text).filter(text => measure.measureText(text).width > room);
+}"""
+
+
+@pytest.mark.parametrize("name", ["decode", "serving"])
+def test_no_choice_is_cut_off_beside_its_label(address, open_page, name):
+    visit = open_page(address + "notebooks/reference/explorers.html")
+    visit.page.set_viewport_size({"width": 1280, "height": 900})
+    for select in visit.page.locator(f"#explorer-{name} select").all():
+        assert select.evaluate(CUT_OFF) == []
+    visit.page.close()
+
+
 def test_the_interpreter_is_asked_for_once_and_only_when_needed(address, open_page):
     visit = open_page(address + "notebooks/reference/explorers.html")
 
