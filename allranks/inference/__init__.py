@@ -6,6 +6,7 @@ every step, and hold pages of a pool for their keys and values. Time is simulate
 """
 
 from .arrivals import Request, evenly, gamma, lengths, poisson, requests
+from .bounds import NextToken, batch_knee, decode_memory, decode_seconds, next_token
 from .latencies import (
     attainment,
     gaps,
@@ -29,7 +30,6 @@ from .moving import (
     routes,
     streamed_seconds,
 )
-from .next_token import NextToken, batch_knee, decode_memory, decode_seconds, next_token
 from .pools import Link, cache_link, serve_replicas, serve_split
 from .queueing import mean_wait, pipelined_prefill, prefill, tensor_parallel_prefill
 from .roofline import Step, largest_batch, latent_attention_flops, step, weight_bytes
