@@ -23,8 +23,9 @@ def chosen(answer, right, hints):
     assert letter == right, hints[letter]
 
 
-def four(answer, names):
-    """Return `answer`, asserted to be a tuple or list of the four things that `names` lists."""
-    is_filled(answer, f"four things: {names}")
-    assert isinstance(answer, (tuple, list)) and len(answer) == 4, f"Give four things: {names}."
+def all_of(answer, count, names):
+    """Return `answer`, asserted to be a tuple or list of the `count` things that `names` lists."""
+    what = f"{('two', 'three', 'four', 'five')[count - 2]} things: {names}."
+    is_filled(answer, what.removesuffix("."))
+    assert isinstance(answer, (tuple, list)) and len(answer) == count, f"Give {what}"
     return answer

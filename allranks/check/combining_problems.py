@@ -3,9 +3,7 @@
 from allranks import attention, hardware, memory, schedules, simulate, topology, transformer
 from allranks import plan as planner
 from allranks.check import exercise
-from allranks.check.inference_problems import chosen
-from allranks.check.optimisation_problems import near
-from allranks.check.stubs import is_filled
+from allranks.check.answers import all_of, chosen, near
 
 LARGE, H100 = transformer.PRESETS["llama3-70b"], hardware.ACCELERATORS["h100"]
 LINKS = {"inside": hardware.LINKS["nvlink-4"], "between": hardware.LINKS["infiniband-ndr"]}
@@ -39,8 +37,7 @@ def fastest():
 @exercise
 def plan(answer):
     """(tp, pp, dp, GB on the fullest GPU, days for 100 billion tokens) of the fastest layout that fits."""
-    is_filled(answer, "five things: tp, pp, dp, GB, days")
-    assert isinstance(answer, (tuple, list)) and len(answer) == 5, "Give five things: tp, pp, dp, GB, days."
+    all_of(answer, 5, "tp, pp, dp, GB, days")
     *sizes, gigabytes, days = answer
     assert legal(*sizes), (
         f"tp, pp and dp have to be whole numbers whose product is {GPUS}, and fit 128 sequences, 64 heads "

@@ -2,7 +2,7 @@
 
 from allranks import hardware, inference, memory, precision, transformer
 from allranks.check import exercise
-from allranks.check.answers import chosen, four, near
+from allranks.check.answers import all_of, chosen, near
 
 LARGE, SMALL = transformer.PRESETS["llama3-70b"], transformer.PRESETS["llama3-8b"]
 LINKS = {"a100-80gb": "nvlink-3", "h100": "nvlink-4"}
@@ -29,7 +29,7 @@ def seconds(name, ranks):
 @exercise
 def plan(answer):
     """(GPU, ranks, GB of cache on each, ms of a step): the fewest for 100 users at 30 tokens a second."""
-    name, ranks, gigabytes, milliseconds = four(answer, "GPU, ranks, GB, ms")
+    name, ranks, gigabytes, milliseconds = all_of(answer, 4, "GPU, ranks, GB, ms")
     assert name in LINKS and ranks in RANKS, 'Take "a100-80gb" or "h100", and 1, 2, 4 or 8 ranks.'
     cache = memory.kv_cache_bytes(LARGE, CONTEXT, USERS)
     fit = room(name, ranks)

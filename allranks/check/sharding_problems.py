@@ -2,7 +2,7 @@
 
 from allranks import collectives, hardware, memory, precision, transformer
 from allranks.check import exercise
-from allranks.check.answers import chosen, four, near
+from allranks.check.answers import all_of, chosen, near
 
 LARGE, RANKS = transformer.PRESETS["llama3-70b"], 64
 SEQUENCES, CARD, USED = 8, 25e9, 0.9  # on each GPU, bytes a second, share of memory
@@ -32,7 +32,7 @@ def sent(stage, microbatch):
 @exercise
 def plan(answer):
     """(stage, sequences in a micro-batch, GB on each GPU, seconds of a step) for 70B on 64 GPUs."""
-    stage, microbatch, gigabytes, seconds = four(answer, "stage, sequences, GB, seconds")
+    stage, microbatch, gigabytes, seconds = all_of(answer, 4, "stage, sequences, GB, seconds")
     assert stage in (0, 1, 2, 3) and microbatch in (1, 2, 4, 8), (
         "Take stage 0, 1, 2 or 3, and micro-batches of 1, 2, 4 or 8 sequences."
     )
