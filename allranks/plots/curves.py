@@ -177,3 +177,25 @@ def utilization(gbits, curves, printed):
     plt.legend(fontsize=8, title=title, loc="upper left", bbox_to_anchor=(1, 1))
     plt.tight_layout()
     plt.show()
+
+
+def differences(rows, xlabel, label):
+    """Draw how far each curve of `rows`, a dict from a label to numbers, is from 0; "=" where it is 0.
+
+    Colours are on a logarithmic scale, which is called `label`.
+    """
+    table = [[abs(x) or float("nan") for x in row] for row in rows.values()]
+    figure, place = plt.subplots(figsize=(6, 0.3 * len(rows) + 1))
+    shades = place.imshow(table, norm="log", cmap="viridis", aspect="auto")
+    for line, row in enumerate(rows.values()):
+        for column, x in enumerate(row):
+            if x == 0:
+                place.text(column, line, "=", ha="center", va="center")
+    place.set_yticks(range(len(rows)), rows)
+    place.set_xticks(range(len(table[0])), range(1, len(table[0]) + 1))
+    place.set_xlabel(xlabel)
+    place.spines[:].set_visible(False)
+    place.tick_params(length=0)
+    figure.colorbar(shades, label=label)
+    figure.tight_layout()
+    plt.show()
