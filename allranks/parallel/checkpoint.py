@@ -11,9 +11,9 @@ import os
 import shutil
 from pathlib import Path
 
+import safetensors
 import torch
 import torch.distributed as dist
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -24,7 +24,7 @@ MOMENTS = "exp_avg", "exp_avg_sq"
 
 
 def overlap(saved, wanted):
-    """Return what two boxes (offsets, sizes) share, as slices of the one and of the other; None if nothing."""
+    """Return what two boxes (offsets, sizes) share, as slices of one and of the other; None if nothing."""
     there, here = [], []
     for a, m, b, n in zip(*saved, *wanted, strict=True):
         low, high = max(a, b), min(a + m, b + n)
@@ -69,8 +69,9 @@ def load(pieces, folder):
             common = overlap(saved, (offsets, t.shape))
             if common:
                 there, here = common
-                with safe_open(Path(folder, f"rank_{writer}.safetensors"), "pt") as file:
-                    t[here] = file.get_tensor(name)[there]
+                file = Path(folder, f"rank_{writer}.safetensors")
+                with safetensors.safe_open(file, "pt") as stored:
+                    t[here] = stored.get_tensor(name)[there]
 
 
 def cut_dims(part):
@@ -123,7 +124,7 @@ def pieces_of(part, optimizer, group=None, stage=0):
 
 
 def dtensors_of(part, optimizer, mesh, stage=0):
-    """Return the same as DTensors, which torch's DCP saves; the ranks of `mesh`, of one axis, share its layers."""
+    """Return the same as DTensors, which torch's DCP saves; `mesh`, of one axis, has the ranks of `group`."""
     found, dims = {}, cut_dims(part)
     for name, p, t in named_states(part, optimizer, stage):
         placement = Shard(dims[p]) if p in dims and t.ndim else Replicate()

@@ -133,13 +133,16 @@ def against_ranks(ways, curves, ylabel):
     plt.show()
 
 
-def against(x, curves, xlabel, ylabel):
-    """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0."""
+def against(x, curves, xlabel, ylabel, logarithmic=False):
+    """Draw a line for each of `curves`, label to values at `x`, on axes from 0 or `logarithmic` ones."""
     plt.figure(figsize=(4.4, 2.3))
     for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
         plt.plot(x, values, style, markersize=4, label=label)
-    plt.ylim(bottom=0)
-    plt.xlim(left=0)
+    if logarithmic:
+        plt.loglog()
+    else:
+        plt.ylim(bottom=0)
+        plt.xlim(left=0)
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)
     plt.legend(fontsize="small")
