@@ -152,7 +152,7 @@ def keep(write, folder):
     try:
         write(part)
     except (Exception, CheckpointException) as error:
-        raise RuntimeError(f"{folder.name} is not complete ({cause(error)})") from error
+        raise RuntimeError(f"{folder.name} is not complete ({cause(error)})") from None
     files = sorted(file for file in part.rglob("*") if file.is_file())[rank::ranks]
     dist.all_gather_object(found, {str(f.relative_to(part)): digest(f) for f in files})
     if rank == 0:

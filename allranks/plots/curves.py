@@ -133,16 +133,13 @@ def against_ranks(ways, curves, ylabel):
     plt.show()
 
 
-def against(x, curves, xlabel, ylabel, logarithmic=False):
-    """Draw a line for each of `curves`, label to values at `x`, on axes from 0 or `logarithmic` ones."""
+def against(x, curves, xlabel, ylabel):
+    """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0."""
     plt.figure(figsize=(4.4, 2.3))
     for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
         plt.plot(x, values, style, markersize=4, label=label)
-    if logarithmic:
-        plt.loglog()
-    else:
-        plt.ylim(bottom=0)
-        plt.xlim(left=0)
+    plt.ylim(bottom=0)
+    plt.xlim(left=0)
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)
     plt.legend(fontsize="small")
@@ -182,23 +179,22 @@ def utilization(gbits, curves, printed):
     plt.show()
 
 
-def differences(rows, xlabel, label):
+def differences(rows, xlabel):
     """Draw how far each curve of `rows`, a dict from a label to numbers, is from 0; "=" where it is 0.
 
-    Colours are on a logarithmic scale, which is called `label`.
+    Shades are on a logarithmic scale; at the right end of each row stands its largest number.
     """
     table = [[abs(x) or float("nan") for x in row] for row in rows.values()]
-    figure, place = plt.subplots(figsize=(6, 0.3 * len(rows) + 1))
-    shades = place.imshow(table, norm="log", cmap="viridis", aspect="auto")
+    _, place = plt.subplots(figsize=(4.8, 0.22 * len(rows) + 0.7))
+    place.imshow(table, norm="log", cmap="Blues", aspect="auto")
     for line, row in enumerate(rows.values()):
         for column, x in enumerate(row):
             if x == 0:
                 place.text(column, line, "=", ha="center", va="center")
-    place.set_yticks(range(len(rows)), rows)
+        place.text(len(row) - 0.4, line, f"{max(map(abs, row)):.1g}", va="center", fontsize=8)
+    place.set_yticks(range(len(rows)), rows, fontsize=8)
     place.set_xticks(range(len(table[0])), range(1, len(table[0]) + 1))
     place.set_xlabel(xlabel)
     place.spines[:].set_visible(False)
     place.tick_params(length=0)
-    figure.colorbar(shades, label=label)
-    figure.tight_layout()
     plt.show()
