@@ -2,7 +2,7 @@
 
 A piece is what a rank holds of a whole tensor: (offsets, tensor), where `offsets` say where it begins in the
 whole, one number a dim. Pieces go by the name that the tensor has in the model of one process, so a layout
-that cuts the model elsewhere asks for other pieces of the same names (Wan et al. 2025, section 3).
+that cuts the model elsewhere asks for other pieces of the same names (Wan et al. 2025).
 """
 
 import hashlib
