@@ -7,15 +7,13 @@ that cuts the model elsewhere asks for other pieces of the same names (Wan et al
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
-import safetensors
+import safetensors.torch
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_file
-from torch.distributed.checkpoint.api import CheckpointException
+import torch.distributed.checkpoint as dcp
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from allranks.parallel.tensor import Column, ParallelEmbedding, Row
@@ -52,11 +50,11 @@ def save(pieces, folder):
                 if writer == rank:
                     mine[name] = pieces[name][1].detach().contiguous()
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(mine, folder / f"rank_{rank}.safetensors")
+    safetensors.torch.save_file(mine, folder / f"rank_{rank}.safetensors")
     dist.barrier()
     if rank == 0:
         (folder / "index.part").write_text(json.dumps(index))
-        os.replace(folder / "index.part", folder / "index.json")
+        (folder / "index.part").replace(folder / "index.json")
     dist.barrier()
 
 
@@ -134,7 +132,9 @@ def dtensors_of(part, optimizer, mesh, stage=0):
 
 def cause(error):
     """Say in one line what went wrong on which rank: of DCP's exception, or of any other."""
-    failures = error.failures if isinstance(error, CheckpointException) else {dist.get_rank(): (error, None)}
+    failures = (
+        error.failures if isinstance(error, dcp.CheckpointException) else {dist.get_rank(): (error, None)}
+    )
     return " · ".join(f"rank {rank}: {type(e).__name__}: {e}" for rank, (e, _) in sorted(failures.items()))
 
 
@@ -147,19 +147,24 @@ def keep(write, folder):
     folder, rank, ranks = Path(folder), dist.get_rank(), dist.get_world_size()
     part, found = folder.with_name(f"{folder.name}.part"), [None] * ranks
     if rank == 0:
-        shutil.rmtree(part, ignore_errors=True)
+        remove(part)
     dist.barrier()
     try:
         write(part)
-    except (Exception, CheckpointException) as error:
+    except (Exception, dcp.CheckpointException) as error:
         raise RuntimeError(f"{folder.name} is not complete ({cause(error)})") from None
     files = sorted(file for file in part.rglob("*") if file.is_file())[rank::ranks]
     dist.all_gather_object(found, {str(f.relative_to(part)): digest(f) for f in files})
     if rank == 0:
         hashes = {name: hash for share in found for name, hash in share.items()}
         (part / "hashes.json").write_text(json.dumps(hashes))
-        os.replace(part, folder)
+        part.replace(folder)
     dist.barrier()
+
+
+def remove(folder):
+    """Remove a folder and what is in it, if there is one."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def digest(file):
