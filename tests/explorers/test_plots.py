@@ -294,3 +294,11 @@ def test_equal_calls_of_all_ranks_are_one_box():
     assert [(text.get_position(), text.get_text()) for text in axes.texts] == [((0, 1.5), "8")]
     assert axes.patches[0].get_height() > 3
     assert [label.get_text() for label in axes.get_yticklabels()] == [f"rank {rank}" for rank in range(4)]
+
+
+def test_differences_are_shades_with_the_largest_beside_and_a_sign_where_there_is_none():
+    plots.differences({"nothing": [0.0, 0.0], "moments": [0.0, -0.25]}, "step")
+    (axes,) = plt.gcf().axes
+    words = {text.get_position(): text.get_text() for text in axes.texts}
+    assert words == {(0, 0): "=", (1, 0): "=", (1.6, 0): "0", (0, 1): "=", (1.6, 1): "0.2"}
+    assert np.ma.filled(axes.images[0].get_array(), np.nan)[1, 1] == 0.25
