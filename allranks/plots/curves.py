@@ -3,6 +3,7 @@
 import itertools
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import LogNorm
 
 from allranks.collectives import message_seconds
 
@@ -185,8 +186,10 @@ def differences(rows, xlabel):
     Shades are on a logarithmic scale; at the right end of each row stands its largest number.
     """
     table = [[abs(x) or float("nan") for x in row] for row in rows.values()]
+    sizes = [x for row in table for x in row if x > 0]  # not of nan
+    scale = LogNorm(min(sizes) / 4, max(sizes))  # the smallest is not white: nothing is
     _, place = plt.subplots(figsize=(4.8, 0.22 * len(rows) + 0.7))
-    place.imshow(table, norm="log", cmap="Blues", aspect="auto")
+    place.imshow(table, norm=scale, cmap="Blues", aspect="auto")
     for line, row in enumerate(rows.values()):
         for column, x in enumerate(row):
             if x == 0:
