@@ -10,11 +10,11 @@ Three layers, each of which imports nothing from those below it in this table:
                   inputs transformer hardware collectives topology interleaving memory schedules
                   simulate plan
                   precision attention experts streams lowering batches compression
-                  local_updates parameter_server deepspeed_config muon inference failures
+                  local_updates parameter_server deepspeed_config muon inference failures profiles
     torch         what ranks run, and what counts what they do
                   private launch trace model parallel serving nccl host_syncs
     presentation  what readers see
-                  plots explorers check claims grading __main__
+                  plots explorers check claims grading merging __main__
 """
 
 from allranks.launch import launch, notebook, progress, server

@@ -1,9 +1,10 @@
-"""Grade labs: `python -m allranks grade` for lecturers, `python -m allranks submit` for students."""
+"""The book's command line: `trace` for your own jobs, `grade` for lecturers, `submit` for students."""
 
 import argparse
 import sys
 from pathlib import Path
 
+from allranks import merging
 from allranks.grading import reading, report, supervisor
 
 
@@ -21,8 +22,26 @@ def main(arguments=None):
     submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
     for command in (grade, submit):
         command.add_argument("--timeout", type=_positive(float), default=60, help="seconds for a task (60)")
+    trace = commands.add_parser("trace", help="what the torch.profiler traces of all ranks say together")
+    trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, one a rank, or a folder of them")
+    trace.add_argument("--out", type=Path, metavar="FILE", help="write one trace of all ranks, for Perfetto")
     options = parser.parse_args(arguments)
-    return _grade(options) if options.command == "grade" else _submit(options)
+    return {"grade": _grade, "submit": _submit, "trace": _trace}[options.command](options)
+
+
+def _trace(options):
+    try:
+        traces = [merging.load(path) for path in merging.files_of(options.files) if path != options.out]
+        if not traces:
+            raise ValueError("there is no trace in that folder")
+        print(*merging.report(traces), sep="\n")
+        if options.out:
+            merging.merge(traces, options.out)
+            print(f"Open {options.out} at https://ui.perfetto.dev; it stays on your machine.")
+    except ValueError as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+    return 0
 
 
 def _grade(options):

@@ -147,6 +147,7 @@ def become_rank(rank, plan, environment, directory):
     """Apply the environment, the seed, the thread count and the device; return the device or None."""
     os.environ.clear()
     os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank))
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # no line with the time when torch.profiler starts
     if plan.devices[rank] is None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if hasattr(time, "tzset"):

@@ -1,6 +1,6 @@
 """How is what was computed or measured shown? These functions draw; they compute nothing.
 
-Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples, servers.
+Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples, servers, traces.
 """
 
 from allranks.plots.curves import (
@@ -19,6 +19,7 @@ from allranks.plots.curves import (
     utilization,
 )
 from allranks.plots.graphs import blocks, cuts, networks, who_sends_to_whom
+from allranks.plots.recorded import traces
 from allranks.plots.samples import pictures
 from allranks.plots.serving import break_even, grouped, token_times
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
@@ -68,6 +69,7 @@ __all__ = [
     "served",
     "timeline",
     "token_times",
+    "traces",
     "utilization",
     "who_sends_to_whom",
     "whole_units",

@@ -85,6 +85,51 @@ SERVED = st.tuples(REQUESTS, ENGINE).map(
     lambda drawn: f"inference.serve({drawn[0]}, {drawn[1]}, pages=8, page=4)"
 )
 
+
+@st.composite
+def recorded(draw):
+    """The source of what two or three ranks recorded: the same collectives, entered at different times."""
+    step, ranks = st.sampled_from([0.0, 0.125, 0.5, 1.25]), draw(st.integers(2, 3))
+    kinds, clock, calls = draw(st.lists(st.sampled_from(["all_reduce", "barrier", "broadcast"]))), 0.0, []
+    for kind in kinds:
+        starts = [clock + draw(step) for _ in range(ranks)]
+        clock = max(starts) + 0.25
+        ends = [clock + draw(step) for _ in starts]
+        both = zip(starts, ends)
+        calls.append([f"profiles.Collective({kind!r}, '', {start}, {end})" for start, end in both])
+        clock += 1.5
+    made = [
+        f"profiles.Recorded({rank}, {ranks}, {draw(st.integers(0, 9))}, "
+        f"[profiles.Span('forward', 0.0, 1.5)], [({draw(step)}, 2.0), (2.5, {2.5 + draw(step)})], "
+        f"[{', '.join(call[rank] for call in calls)}])"
+        for rank in range(ranks)
+    ]
+    return f"[{', '.join(made)}]"
+
+
+@st.composite
+def profiler_trace(draw, rank=0):
+    """The source of a file of torch.profiler: operators, a phase and a collective of a CPU or of a GPU."""
+    at, device = draw(st.sampled_from([0.5, 3.25, 1000.0])), draw(st.booleans())
+    event = {"ph": "X", "pid": 7, "tid": 8, "dur": 2.5}
+    events = [
+        event | {"name": "aten::mm", "cat": "kernel" if device else "cpu_op", "ts": at},
+        event | {"name": "forward", "cat": "user_annotation", "ts": at + draw(st.sampled_from([0.0, 4.0]))},
+        event | {"name": "ncclDevKernel_AllReduce_Sum", "cat": "kernel", "ts": at + 9, "id": 3}
+        if device
+        else event | {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 9, "ts": at + 9},
+        {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
+    ]
+    made = {"traceEvents": events, "baseTimeNanoseconds": draw(st.integers(0, 10**6))}
+    return repr(made | {"distributedInfo": {"rank": rank, "world_size": 2}})
+
+
+INTERVALS = source(
+    st.lists(st.tuples(st.sampled_from([0.0, 1.5, 2.0, 7.25]), st.sampled_from([0.0, 0.5, 3.0]))).map(
+        lambda drawn: [(start, start + length) for start, length in drawn]
+    )
+)
+
 # The first pattern that matches the whole name of a parameter says what it is given.
 NAMES = {
     "model": model(),
@@ -396,6 +441,18 @@ HERE = {
     "inference.*.(acceptance|cost)": choice(0.0, 0.3, 0.8, 1),
     "inference.*.guesses": choice(0, 1, 5),
     "inference.Engine.seconds.(tokens|pairs|cached)": whole(0, 9000),
+    "profiles.*.(intervals|holes)": INTERVALS,
+    "profiles.shifted.recorded": recorded().map(lambda ranks: f"{ranks}[0]"),
+    "profiles.*.recorded": recorded(),
+    "profiles.shifted.seconds": choice(0.5, -1.25),
+    "profiles.read.trace": profiler_trace(),
+    "profiles.chrome.traces": st.tuples(profiler_trace(1), profiler_trace()).map(
+        lambda pair: f"[{', '.join(pair)}]"
+    ),
+    "profiles.packed.joined": choice(0, 100),
+    "profiles.unpacked.data": recorded().map(lambda ranks: f"profiles.packed({ranks})"),
+    "profiles.straggler.share": choice(0.5, 0.9),
+    "profiles.example.name": choice("none", "slow rank", "fast rank"),
     "lowering.lower.(forward|input_grad|weight_grad)": choice(0.5, 1, 1.0, 2, [1, 2, 1, 3.5], [0.25, 1]),
     "lowering.consumer.result": source(
         st.tuples(st.sampled_from("FB"), st.integers(0, 9), st.integers(0, 9))
