@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from allranks import merging
-from allranks.grading import reading, report, supervisor
 
 
 def main(arguments=None):
@@ -15,9 +14,7 @@ def main(arguments=None):
     grade = commands.add_parser("grade", help="points for handed-in labs, as JSON and CSV")
     grade.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a notebook, or a folder of them")
     grade.add_argument("--out", type=Path, default=Path("marks"), help="the folder to write to (marks)")
-    grade.add_argument(
-        "--workers", type=_positive(int), default=report.cores() + 1, help="at a time (cores + 1)"
-    )
+    grade.add_argument("--workers", type=_positive(int), default=None, help="at a time (cores + 1)")
     submit = commands.add_parser("submit", help="what the grader says of a lab, and the file to hand in")
     submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
     for command in (grade, submit):
@@ -45,6 +42,8 @@ def _trace(options):
 
 
 def _grade(options):
+    from allranks.grading import report, supervisor
+
     missing = [path for path in options.notebooks if not Path(path).exists()]
     if missing:
         print(f"There is no {', no '.join(missing)}: give notebooks, or folders of them.", file=sys.stderr)
@@ -54,13 +53,16 @@ def _grade(options):
         print(
             "bubblewrap does not work here: submissions can read files and use the network.", file=sys.stderr
         )
-    records = report.grade(options.notebooks, options.out, options.workers, options.timeout, sandboxed)
+    workers = options.workers or report.cores() + 1
+    records = report.grade(options.notebooks, options.out, workers, options.timeout, sandboxed)
     failed = sum(record["status"] != "graded" for record in records)
     print(f"{len(records) - failed} graded, {failed} not: {options.out / 'marks.csv'} and marks.json")
     return 1 if failed or not records else 0
 
 
 def _submit(options):
+    from allranks.grading import reading, report, supervisor
+
     record = report.graded(options.notebook, options.timeout, supervisor.has_sandbox())
     for task in record["tasks"]:
         print("✓" if task["points"] else "✗", f"{task['task']}: {task['reason']}")

@@ -37,23 +37,25 @@ def load(path):
 
 def report(traces):
     """What the traces of all ranks say, in lines; ValueError if they cannot be put on one clock."""
-    recorded = sorted((profiles.read(trace) for trace in traces), key=lambda one: one.rank)
+    both = sorted(((profiles.read(trace), trace) for trace in traces), key=lambda pair: pair[0].rank)
+    recorded, traces = [list(each) for each in zip(*both, strict=True)]
     ranks = [one.rank for one in recorded]
     twice = [rank for rank in dict.fromkeys(ranks) if ranks.count(rank) > 1]
     if twice:
         raise ValueError(f"two files are of rank {twice[0]}: give one a rank, of one run")
     missing = sorted(set(range(recorded[0].world_size)) - set(ranks))
-    aligned, calls = profiles.aligned(recorded), profiles.matched(recorded)
+    hosts = profiles.hosts_of(traces, recorded)
+    aligned, calls = profiles.aligned(recorded, hosts), profiles.matched(recorded)
     shares = profiles.shares(aligned)
     yield f"{len(ranks)} ranks, {len(calls)} collectives, {shares[0].whole * 1e3:.1f} ms"
     if missing:
         yield f"no trace of rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
     yield ""
     yield "rank  computing  exposed  of which waiting  other    clock moved by"
-    for share, (least, most) in zip(shares, profiles.shift_bounds(recorded), strict=True):
+    for share, (least, most) in zip(shares, profiles.shift_bounds(recorded, hosts), strict=True):
         parts = [part / share.whole for part in (share.computing, share.exposed, share.waiting, share.other)]
         middle, half = (least + most) / 2 * 1e3, abs(most - least) / 2 * 1e3
-        clock = "0" if share.rank == ranks[0] else f"{middle:+.3f} ms, ± {half:.3f}"
+        clock = f"{middle:+.3f} ms, ± {half:.3f}" if half else "0: one machine"
         yield f"{share.rank:4} {parts[0]:10.0%} {parts[1]:8.0%} {parts[2]:17.0%} {parts[3]:6.0%}    {clock}"
     yield ""
     late = profiles.straggler(recorded)

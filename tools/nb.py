@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
-from normal_form import COLOUR, dumps, loads, normalise, problems
+from normal_form import COLOUR, dumps, loads, normalise, problems, with_small_pictures
 from taught_code import differences
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,6 +79,7 @@ def run(path):
     except (CellControlSignal, DeadKernelError) as error:
         return COLOUR.sub("", str(error)).strip()
     normalise(notebook)
+    with_small_pictures(notebook)
     text = dumps(notebook)
     if not path.exists() or text != path.read_text(encoding="utf-8"):
         path.write_text(text, encoding="utf-8")

@@ -7,12 +7,15 @@ paths and line numbers of one machine.
 """
 
 import ast
+import base64
+import io
 import itertools
 import json
 import re
 from pathlib import Path
 
 import nbformat
+from PIL import Image
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -65,6 +68,22 @@ def normalise(notebook):
         if cell.cell_type == "code":
             cell.outputs = _merged_streams(map(_normal_output, cell.outputs))
     _name_cells(notebook.cells)
+
+
+def with_small_pictures(notebook):
+    """Store each PNG of `notebook` with a palette of 256 colours where that is smaller, in place."""
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                output.data["image/png"] = _small_png(output.data["image/png"])
+
+
+def _small_png(encoded):
+    picture = Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB")
+    file = io.BytesIO()
+    picture.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    small = base64.b64encode(file.getvalue()).decode() + "\n"
+    return small if len(small) < len(encoded) else encoded
 
 
 def _normal_output(output):

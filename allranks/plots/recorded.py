@@ -16,9 +16,8 @@ def traces(panels, unit="ms", stop=None):
     scale = {"s": 1, "ms": 1e3, "µs": 1e6}[unit]
     names = list(dict.fromkeys(p.name for ranks in panels.values() for one in ranks for p in one.phases))
     rows = max(map(len, panels.values()))
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(6.4, (0.46 * rows + 0.55) * len(panels) + 0.5), squeeze=False
-    )
+    height = 0.42 * rows + 0.5
+    figure, axes = plt.subplots(len(panels), 1, figsize=(6, height * len(panels) + 0.3), squeeze=False)
     for axis, (heading, ranks) in zip(axes[:, 0], panels.items(), strict=True):
         for place, recorded in enumerate(ranks):
             _draw_rank(axis, place, recorded, names, scale)
@@ -49,10 +48,12 @@ def _draw_rank(axis, place, recorded, names, scale):
     for one in recorded.collectives:
         (thick if one.start >= until else thin).append((one.start, one.end))
         until = max(until, one.end)
-    _bars(axis, thick, place + 0.02, 0.3, "C3", scale, edgecolor="white", linewidth=0.4)
+    _bars(axis, thick, place + 0.02, 0.3, "C3", scale, edgecolor="white", linewidth=0.5)
     _bars(axis, thin, place + 0.1, 0.14, "C1", scale, edgecolor="white", linewidth=0.4)
 
 
 def _bars(axis, intervals, bottom, height, color, scale, **style):
     pieces = [(start * scale, (end - start) * scale) for start, end in intervals]
-    axis.broken_barh(pieces, (bottom, height), facecolor=color, **({"linewidth": 0} | style))
+    axis.broken_barh(
+        pieces, (bottom, height), facecolor=color, antialiased=False, **({"linewidth": 0} | style)
+    )

@@ -13,8 +13,17 @@ Times are in seconds. No module needs torch, so a page can run all of them.
 """
 
 from .blame import WAITED, Share, last_to_enter, shares, straggler, waits
-from .clocks import SYNCHRONISING, Match, aligned, before_it_began, matched, shift_bounds, shifted
-from .compact import MOST_JOINED, chrome, packed, unpacked
+from .clocks import (
+    SYNCHRONISING,
+    Match,
+    aligned,
+    before_it_began,
+    matched,
+    same_origin,
+    shift_bounds,
+    shifted,
+)
+from .compact import MOST_JOINED, chrome, hosts_of, packed, unpacked
 from .examples import ABOUT, EXAMPLES, example
 from .intervals import difference, total, union
 from .reading import KINDS, Collective, Recorded, Span, read
@@ -36,10 +45,12 @@ __all__ = [
     "chrome",
     "difference",
     "example",
+    "hosts_of",
     "last_to_enter",
     "matched",
     "packed",
     "read",
+    "same_origin",
     "shares",
     "shift_bounds",
     "shifted",

@@ -16,12 +16,8 @@ SLACK = 1e-4
 
 NANOSECOND = 1e-9
 
-Match = namedtuple("Match", "kind ranks spans alone")
-"""One collective: its kind, the places of its ranks in the list of traces, and their (start, end).
-
-alone: whether no other one of its group ran at the same time on any rank. Two threads of gloo carry out what
-a rank has called, so of two that overlap it is not certain which is which.
-"""
+Match = namedtuple("Match", "kind ranks spans")
+"""One collective: its kind, the places of its ranks in the list of traces, and their (start, end)."""
 
 
 def matched(recorded):
@@ -46,28 +42,47 @@ def matched(recorded):
             places = list(range(len(recorded)))
         lists = [calls[group].get(place, []) for place in places]
         _agree(recorded, places, lists)
-        alone = [_alone(mine) for mine in lists]
         for turn, one in enumerate(lists[0]):
             spans = [(mine[turn].start, mine[turn].end) for mine in lists]
-            found.append(Match(one.kind, places, spans, all(each[turn] for each in alone)))
-    return found
-
-
-def _alone(calls):
-    """For each of a rank's collectives, in order, whether it overlaps none of the others."""
-    found, until, latest = [True] * len(calls), None, 0
-    for turn, one in enumerate(calls):
-        if until is not None and one.start < until:
-            found[turn] = found[latest] = False
-        if until is None or one.end > until:
-            until, latest = one.end, turn
+            found.append(Match(one.kind, places, spans))
     return found
 
 
 def _certain(recorded):
-    """The matches from which clocks can be compared: (place among all, `Match`)."""
-    found = [(turn, one) for turn, one in enumerate(matched(recorded)) if one.kind in SYNCHRONISING]
-    return [(turn, one) for turn, one in found if one.alone] or found
+    """What is certain of the order of times: a list of (number of a collective, its `Match`).
+
+    Collectives that overlap on some rank are taken together: as one that is entered with the first of them
+    and ends with the first, and one that is entered with the last and ends with the last. Two threads of gloo
+    carry out what a rank calls, and may begin in either order, so which of them is which is not certain.
+    """
+    found, several = [], []
+    calls = [(turn, one) for turn, one in enumerate(matched(recorded)) if one.kind in SYNCHRONISING]
+    for turn, one in calls:
+        if several and not (several[-1][1].ranks == one.ranks and _overlap(several, one)):
+            found += _first_and_last(several)
+            several = []
+        several.append((turn, one))
+    return found + _first_and_last(several)
+
+
+def _overlap(several, one):
+    """Whether on some rank `one` begins before all of the others have ended."""
+    for place, (start, _) in enumerate(one.spans):
+        if any(start < other.spans[place][1] for _, other in several):
+            return True
+    return False
+
+
+def _first_and_last(several):
+    """The two times at which all ranks are certain to meet in collectives that overlap."""
+    if len(several) < 2:
+        return several
+    by_rank = [[other.spans[place] for _, other in several] for place in range(len(several[0][1].ranks))]
+    pair = []
+    for turn, pick in ((several[0][0], min), (several[-1][0], max)):
+        spans = [(pick(start for start, _ in mine), pick(end for _, end in mine)) for mine in by_rank]
+        pair.append((turn, Match(several[0][1].kind, several[0][1].ranks, spans)))
+    return pair
 
 
 def _agree(recorded, places, lists):
@@ -110,24 +125,28 @@ def before_it_began(recorded):
     return None
 
 
-def shift_bounds(recorded):
+def shift_bounds(recorded, hosts=None):
     """For each rank (least, most): the seconds to add to its clock to have that of the first rank.
 
-    The first is (0.0, 0.0). Both are None for a rank that shares no collective with the first, not even
+    hosts: the name of each rank's machine, whose ranks share a clock; None if each rank has its own.
+    The first rank has (0.0, 0.0). Both are None for a rank that shares no collective with the first, not even
     through others. Cost: ranks² for each collective.
     """
+    names = list(range(len(recorded))) if hosts is None else list(hosts)
+    clocks = [names.index(name) for name in names]
     count, origin = len(recorded), _origin(recorded)
     since = [_since(each, origin) for each in recorded]
     apart = [[None] * count for _ in range(count)]  # apart[j][i]: the most that δ_i − δ_j can be
     for _, match in _certain(recorded):
         for j, (_, end) in zip(match.ranks, match.spans):
             for i, (start, _) in zip(match.ranks, match.spans):
-                most = end + since[j] - start - since[i]
-                if i != j and (apart[j][i] is None or most < apart[j][i]):
-                    apart[j][i] = most
+                most, one, other = end + since[j] - start - since[i], clocks[i], clocks[j]
+                if one != other and (apart[other][one] is None or most < apart[other][one]):
+                    apart[other][one] = most
     most = _shortest(apart)
     least = _shortest([[apart[i][j] for i in range(count)] for j in range(count)])
-    return [(None if low is None else -low if low else 0.0, high) for low, high in zip(least, most)]
+    bounds = [(None if low is None else -low if low else 0.0, high) for low, high in zip(least, most)]
+    return [bounds[clock] for clock in clocks]
 
 
 def _shortest(apart):
@@ -147,15 +166,20 @@ def _shortest(apart):
     return far[:count]
 
 
-def aligned(recorded):
-    """The traces on one clock, in the order of their ranks, from 0 on: a list of `Recorded`.
+def same_origin(recorded):
+    """The traces with times since the earliest origin of any; clocks are as they were."""
+    origin = _origin(recorded)
+    return [_from(shifted(each, _since(each, origin)), origin) for each in recorded]
+
+
+def aligned(recorded, hosts=None):
+    """The traces on one clock, from 0 on: a list of `Recorded`. hosts: as in `shift_bounds`.
 
     Each clock is moved to the middle of its bounds. ValueError for a rank without bounds, or with impossible
     ones.
     """
-    recorded = sorted(recorded, key=lambda each: each.rank)
     moved, origin = [], _origin(recorded)
-    for each, (least, most) in zip(recorded, shift_bounds(recorded)):
+    for each, (least, most) in zip(recorded, shift_bounds(recorded, hosts)):
         if least is None or most is None:
             raise ValueError(f"rank {each.rank} shares no collective with rank {recorded[0].rank}")
         if least > most + SLACK:

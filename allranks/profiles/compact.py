@@ -1,6 +1,6 @@
 """How small can a trace be? A few kB of what a picture needs, and one file of everything for a viewer."""
 
-from .clocks import shift_bounds
+from .clocks import before_it_began, shift_bounds
 from .reading import Collective, Recorded, Span, read
 
 MOST_JOINED = 100
@@ -79,6 +79,20 @@ def _micro(seconds):
     return int(seconds * 1e6 + 0.5)
 
 
+def hosts_of(traces, recorded):
+    """The name of each rank's machine, for `aligned`; None if a trace does not say it, or if it misleads.
+
+    It misleads if ranks of machines with one name leave a collective before others have entered it. recorded:
+    what `read` returns for each of `traces`.
+    """
+    hosts = [trace.get("host_name") for trace in traces]
+    for host in _different(hosts):
+        mine = [each for each, name in zip(recorded, hosts) if name == host]
+        if not host or before_it_began(mine):
+            return None
+    return hosts
+
+
 def chrome(traces):
     """One trace of all ranks, on the clock of the lowest, for Perfetto or chrome://tracing: a dictionary.
 
@@ -86,9 +100,10 @@ def chrome(traces):
     """
     traces = sorted(traces, key=lambda trace: read(trace).rank)
     recorded = [read(trace) for trace in traces]
+    bounds = shift_bounds(recorded, hosts_of(traces, recorded))
     base = min(trace.get("baseTimeNanoseconds", 0) for trace in traces)
     events = []
-    for trace, each, (least, most) in zip(traces, recorded, shift_bounds(recorded)):
+    for trace, each, (least, most) in zip(traces, recorded, bounds):
         if least is None or most is None:
             raise ValueError(f"rank {each.rank} shares no collective with rank {recorded[0].rank}")
         later = (trace.get("baseTimeNanoseconds", 0) - base) / 1000 + (least + most) / 2 * 1e6

@@ -179,6 +179,17 @@ def test_clocks_are_compared_through_other_ranks():
         profiles.aligned(alone)
 
 
+def test_ranks_of_one_machine_share_a_clock():
+    spans = [(0, 4)], [(1, 5)], [(103, 104)], [(101, 105)]
+    recorded = ranks(*spans)
+    assert profiles.shift_bounds(recorded, ["a", "a", "b", "b"]) == [(0, 0)] * 2 + [(-103, -99)] * 2
+    assert profiles.shift_bounds(recorded) == [(0, 0), (-5, 3), (-104, -99), (-105, -97)]  # less is known
+    named = [{"host_name": name} for name in "aabb"]
+    assert profiles.hosts_of(named, recorded) == ["a", "a", "b", "b"]
+    assert profiles.hosts_of([{"host_name": "localhost"}] * 4, recorded) is None
+    assert profiles.hosts_of([*named[:3], {}], recorded) is None
+
+
 def test_clocks_that_differ_are_seen_before_they_are_aligned():
     recorded = ranks([(0, 2)], [(5, 7)])
     assert profiles.before_it_began(recorded) == (
@@ -195,13 +206,20 @@ def test_origins_of_days_lose_no_microsecond():
     assert (least + most) / 2 == pytest.approx(-7e-9)
 
 
-def test_of_two_collectives_at_the_same_time_none_sets_a_bound():
-    # Two threads of gloo: on rank 1 the second may seem to start first.
-    overlapping, alone = [(0, 4), (1, 9)], [(20, 22)]
-    recorded = ranks(overlapping + alone, [(8, 9), (8.5, 9)] + alone)
-    assert [match.alone for match in profiles.matched(recorded)] == [False, False, True]
-    assert profiles.shift_bounds(recorded)[1] == (-2, 2)
-    assert profiles.before_it_began(recorded) is None
+def test_of_two_collectives_at_the_same_time_the_order_does_not_matter():
+    # Two threads of gloo: rank 1 called a, then b, but b's thread was faster. Rank 0 entered b after a.
+    a, b, later = (0, 3), (3.5, 6), (20, 22)
+    called, seen = [(1, 3), (1.5, 6)], [(1.1, 6), (1.5, 3)]
+    for other in (called, seen):
+        recorded = ranks([a, b, later], [*other, later])
+        assert profiles.before_it_began(recorded) is None
+        assert profiles.shift_bounds(recorded)[1] == (max(0 - 3, 3.5 - 6, -2), min(3 - other[0][0], 2))
+
+
+def test_traces_with_one_origin_keep_their_clocks():
+    one, other = profiles.same_origin(ranks([(0, 1)], [(0, 1)], origins=[10**9, 0]))
+    assert (one.origin, one.collectives[0].start) == (0, 1)
+    assert (other.origin, other.collectives[0].start) == (0, 0)
 
 
 def test_impossible_clocks_are_refused():

@@ -444,6 +444,8 @@ HERE = {
     "profiles.*.(intervals|holes)": INTERVALS,
     "profiles.shifted.recorded": recorded().map(lambda ranks: f"{ranks}[0]"),
     "profiles.*.recorded": recorded(),
+    "profiles.*.hosts": choice(None),
+    "profiles.hosts_of.traces": st.just("[{'host_name': 'a'}, {'host_name': 'a'}, {'host_name': 'b'}]"),
     "profiles.shifted.seconds": choice(0.5, -1.25),
     "profiles.read.trace": profiler_trace(),
     "profiles.chrome.traces": st.tuples(profiler_trace(1), profiler_trace()).map(

@@ -1,5 +1,7 @@
 """Each rule of tools/nb.py rejects the mistake it is for."""
 
+import base64
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,8 @@ import nbformat
 import pytest
 from anatomy import PARTS, is_chapter, missing_parts
 from nb import check
-from normal_form import dumps, normalise, problems
+from normal_form import dumps, normalise, problems, with_small_pictures
+from PIL import Image
 from taught_code import differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,6 +145,17 @@ def test_a_cell_that_should_fail_and_does_not_is_a_problem():
 def test_a_figure_needs_alternative_text(metadata, kind):
     made = notebook(code("plot()", [display(**{kind: PNG})], **metadata))
     assert ["alternative text" in what for what in found(made)] == [True]
+
+
+def test_a_stored_picture_has_a_palette_if_that_is_smaller():
+    plain, file = Image.new("RGB", (200, 100), "white"), io.BytesIO()
+    for at in range(0, 200, 3):
+        plain.paste((at, 100, 200), (at, 10, at + 2, 90))
+    plain.save(file, "PNG")
+    made = notebook(code("plot()", [display(**{"image/png": base64.b64encode(file.getvalue()).decode()})]))
+    with_small_pictures(made)
+    stored = Image.open(io.BytesIO(base64.b64decode(made.cells[0].outputs[0].data["image/png"])))
+    assert stored.mode == "P" and stored.convert("RGB").tobytes() == plain.tobytes()
 
 
 @pytest.mark.parametrize("header, right", [("| | bytes |", False), ("| ranks | bytes |", True)])
