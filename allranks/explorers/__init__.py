@@ -24,6 +24,7 @@ NAMES = (
     "mesh",
     "decode",
     "serving",
+    "traces",
 )
 
 
