@@ -21,20 +21,20 @@ def traces(panels, unit="ms", stop=None):
     for axis, (heading, ranks) in zip(axes[:, 0], panels.items(), strict=True):
         for place, recorded in enumerate(ranks):
             _draw_rank(axis, place, recorded, names, scale)
-        axis.set_yticks(range(len(ranks)), [f"rank {one.rank}" for one in ranks], fontsize=8)
+        axis.set_yticks(range(len(ranks)), [f"rank {one.rank}" for one in ranks], fontsize=9)
         axis.set_ylim(len(ranks) - 0.5, -0.5)
         axis.set_xlim(0, stop and stop * scale)
-        axis.tick_params(axis="x", labelsize=8)
+        axis.tick_params(axis="x", labelsize=9)
         axis.set_title(heading, loc="left", fontsize=9)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
-    axes[-1, 0].set_xlabel(f"time ({unit})", fontsize=8)
+    axes[-1, 0].set_xlabel(f"time ({unit})", fontsize=9)
     marks = [plt.Rectangle((0, 0), 1, 1, color="C0"), plt.Rectangle((0, 0), 1, 1, color="C3")]
     marks += [plt.Rectangle((0, 0), 1, 1, color=TINTS[turn % len(TINTS)]) for turn in range(len(names))]
     words = ["computation", "collective", *(f"“{name}”" for name in names)]
     figure.tight_layout()
     figure.legend(
-        marks, words, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, fontsize=8, frameon=False
+        marks, words, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, fontsize=9, frameon=False
     )
     plt.show()
 
