@@ -1,14 +1,17 @@
-"""The book's command line: `trace` for your own jobs, `grade` for lecturers, `submit` for students."""
+"""The book's command line: `hang` and `trace` for your own jobs, `grade` and `submit` for labs."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from allranks import merging
+from allranks import hang, merging
 
 
 def main(arguments=None):
-    """Do what the command line says; return the exit status: 0, or 1 if a notebook could not be graded."""
+    """Do what the command line says; return the exit status.
+
+    0; 1 if a notebook could not be graded, or if dumps show what is wrong; 2 if there is nothing to read.
+    """
     parser = argparse.ArgumentParser(prog="python -m allranks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     grade = commands.add_parser("grade", help="points for handed-in labs, as JSON and CSV")
@@ -17,13 +20,16 @@ def main(arguments=None):
     grade.add_argument("--workers", type=_positive(int), default=None, help="at a time (cores + 1)")
     submit = commands.add_parser("submit", help="what the grader says of a lab, and the file to hand in")
     submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
+    stuck = commands.add_parser("hang", help="who is to blame, by the flight recorder's dumps of all ranks")
+    stuck.add_argument("dumps", nargs="*", default=[hang.FOLDER], metavar="FILE", help="or folder (hang)")
+    stuck.add_argument("--last", type=_positive(int), default=8, help="collectives to show of each rank (8)")
     for command in (grade, submit):
         command.add_argument("--timeout", type=_positive(float), default=60, help="seconds for a task (60)")
     trace = commands.add_parser("trace", help="what the torch.profiler traces of all ranks say together")
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, one a rank, or a folder of them")
     trace.add_argument("--out", type=Path, metavar="FILE", help="write one trace of all ranks, for Perfetto")
     options = parser.parse_args(arguments)
-    return {"grade": _grade, "submit": _submit, "trace": _trace}[options.command](options)
+    return {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace}[options.command](options)
 
 
 def _trace(options):
@@ -73,6 +79,21 @@ def _submit(options):
     path.write_bytes(reading.without_outputs(options.notebook))
     print(f"Hand in {path}")
     return 0
+
+
+def _hang(options):
+    try:
+        dumps = hang.read(options.dumps)
+    except hang.NoDump as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = hang.findings(dumps)
+    print(*(found or [f"{len(dumps)} dumps agree, as far as the recorder knows."]), sep="\n")
+    parts = {"Where ranks stand": hang.standing(dumps), "Entered": hang.table(dumps, options.last)}
+    for heading, lines in parts.items():
+        if lines:
+            print(f"\n{heading}:", *lines, sep="\n")
+    return 1 if found else 0
 
 
 def _positive(kind):

@@ -22,10 +22,21 @@ compiler = "torch._dynamo"
 
 
 def flight_recorder():
-    """Everything that this process's groups have entered: JSON, as bytes. Nothing public lists it."""
+    """Everything that this process's groups have entered, with the lines: pickled plain data, as bytes.
+
+    Nothing public lists it. To name lines torch asks whether it has `_inductor.codecache`, and the question
+    alone would import the whole compiler, two seconds; None in its place says no.
+    """
     import torch
 
-    return torch._C._distributed_c10d._dump_fr_trace_json()
+    absent = "_inductor" not in vars(torch)
+    if absent:
+        torch._inductor = None
+    try:
+        return torch._C._distributed_c10d._dump_fr_trace()
+    finally:
+        if absent and vars(torch).get("_inductor", absent) is None:
+            del torch._inductor
 
 
 def groups():
@@ -35,6 +46,16 @@ def groups():
     world = distributed_c10d._world
     ranks = world.pg_group_ranks
     return {name: [*ranks[group]] for group, name in world.pg_names.items() if group in ranks}
+
+
+def groups_made():
+    """How many groups this process has been asked to make, the default one included; torch names them by it.
+
+    All ranks have to make all groups, so all of them have the same number, unless one is on its way.
+    """
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._world.group_count
 
 
 def default_store():

@@ -38,12 +38,14 @@ class Rendered:
 class LaunchError(Rendered, RuntimeError):
     """A world that did not end well. `ranks` are the cause; the note says where all ranks stood.
 
-    `places` says it in a line each: `rank 0: Cell In[3], line 4, in exchange, waiting in recv`.
+    `places` says it in a line each: `rank 0: Cell In[3], line 4, in exchange, waiting in recv`. `histories`
+    is what each rank had entered, with lines (see `recorder.History`), and `frames` where it stood;
+    `allranks.hang` reads both.
     """
 
     def __init__(self, message, ranks=()):
         super().__init__(message)
-        self.ranks, self.places = list(ranks), []
+        self.ranks, self.places, self.histories, self.frames = list(ranks), [], [], []
 
 
 class NotStarted(LaunchError):
@@ -91,7 +93,9 @@ def disagreed(view):
     """Return the exception for ranks that all returned, but had not entered the same."""
     calls = recorder.disagreement(view.histories)
     message = f"{_told(view, calls)}: gloo did not notice, and what they hold is wrong"
-    return RankFailed(message, _odd_ones(calls))
+    error = RankFailed(message, _odd_ones(calls))
+    error.histories, error.frames = view.histories, view.frames
+    return error
 
 
 def odd_shapes(view):
@@ -242,7 +246,10 @@ def _stood(view, rank):
 
 
 def _with_note(error, view):
-    """Add one paragraph for each place, with all the ranks that stand there."""
+    """Add one paragraph for each place, with all the ranks that stand there; and what each had entered."""
+    if isinstance(error, LaunchError):
+        error.histories = view.histories
+        error.frames = [_stood(view, rank) for rank in range(len(view.outcomes))]
     places = {}
     for rank in range(len(view.outcomes)):
         places.setdefault(_where_one_stands(view, rank), []).append(rank)

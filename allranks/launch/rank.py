@@ -108,17 +108,22 @@ def _one_at_a_time(send):
 
 
 def _report_abort(send):
-    """Tell the kernel of a SIGABRT, and stay: gloo aborts one of two ranks whose tensors differ in size.
-
-    A handler of Python's own would not be called, since abort() does not return to the interpreter.
-    """
+    """Tell the kernel of a SIGABRT, and stay: gloo aborts one of two ranks whose tensors differ in size."""
 
     def report(number):
         send(("died", -number))
         threading.Event().wait()
 
+    call_on_abort(report)
+
+
+def call_on_abort(function):
+    """Have `function(SIGABRT)` called when C code calls abort(); when it returns, the process dies of it.
+
+    A handler of Python's own would not be called, since abort() does not return to the interpreter.
+    """
     if keeper.LINUX:
-        handlers["SIGABRT"] = ctypes.CFUNCTYPE(None, ctypes.c_int)(report)
+        handlers["SIGABRT"] = ctypes.CFUNCTYPE(None, ctypes.c_int)(function)
         ctypes.CDLL(None).signal(signal.SIGABRT, handlers["SIGABRT"])
 
 

@@ -7,6 +7,7 @@ that belong to the reader.
 
 import contextlib
 import faulthandler
+import functools
 import linecache
 import os
 import re
@@ -168,6 +169,7 @@ def is_library(frame):
     return frame.filename.startswith("<frozen") or is_installed(frame.filename) or is_launcher(frame)
 
 
+@functools.cache
 def is_installed(filename):
     """True if a file belongs to Python, or to a package that is installed."""
     return filename.startswith(LIBRARY) or bool(PACKAGES.search(filename))

@@ -26,6 +26,7 @@ from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model
 from allranks.plots.timelines import (
     PHASES,
     calls,
+    entered,
     gantt,
     held_over_time,
     kept_over_a_step,
@@ -48,6 +49,7 @@ __all__ = [
     "collective_times",
     "cuts",
     "differences",
+    "entered",
     "gantt",
     "grouped",
     "held_in_a_step",

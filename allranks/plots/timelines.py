@@ -257,3 +257,28 @@ def kept_over_a_step(curves, ylabel):
     axes[0, 0].set_ylabel(ylabel)
     figure.tight_layout()
     plt.show()
+
+
+def entered(dumps):
+    """Draw the collectives that each rank has entered, in its order, with their lines; see `hang.Dump`.
+
+    Equal operations have one colour; a frame marks the last one of each rank, in which it may be waiting.
+    """
+    kinds = list(dict.fromkeys(call.name for dump in dumps.values() for call in dump.history.calls))
+    plt.figure(figsize=(5.6, 0.45 * len(dumps) + 0.3))
+    for row, dump in enumerate(dumps.values()):
+        for place, call in enumerate(dump.history.calls):
+            is_last = call is dump.history.calls[-1]
+            colour, edge = f"C{kinds.index(call.name)}", "C3" if is_last else "none"
+            plt.barh(row, 0.92, 0.8, left=place - 0.46, facecolor="none", edgecolor=edge, linewidth=2)
+            plt.barh(row, 0.92, 0.8, left=place - 0.46, color=colour, alpha=0.35)
+            line = f"\nline {call.place.line}" if call.place else ""
+            plt.text(place, row, call.name.replace("_", "-") + line, ha="center", va="center", fontsize=9)
+    plt.yticks(range(len(dumps)), [f"rank {rank}" for rank in dumps], fontsize=10)
+    plt.xticks([])
+    plt.xlim(-0.6, max(len(dump.history.calls) for dump in dumps.values()) - 0.4)
+    plt.ylim(len(dumps) - 0.45, -0.55)
+    plt.gca().spines[:].set_visible(False)
+    plt.tick_params(length=0)
+    plt.tight_layout()
+    plt.show()

@@ -7,6 +7,8 @@ more.
 import ast
 import concurrent.futures
 import io
+import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -124,11 +126,10 @@ def step():
 
 
 def test_the_flight_recorder_says_what_ranks_have_entered_or_no_mismatch_is_named():
-    import json
-
-    entries = json.loads(launch(step, world_size=2)[1][0])["entries"]
+    entries = pickle.loads(launch(step, world_size=2)[1][0])["entries"]
     needed = {
         "collective_seq_id",
+        "frames",
         "input_dtypes",
         "input_sizes",
         "is_p2p",
@@ -138,6 +139,23 @@ def test_the_flight_recorder_says_what_ranks_have_entered_or_no_mismatch_is_name
     }
     assert needed <= set(entries[0])
     assert (entries[0]["profiling_name"], entries[0]["process_group"][1]) == ("gloo:all_reduce", "default_pg")
+
+
+def test_groups_are_counted_or_a_rank_that_made_one_alone_is_not_found():
+    def made():
+        before = private.groups_made()
+        dist.new_group([0])
+        return before, private.groups_made()
+
+    assert launch(made, world_size=2) == [(1, 2)] * 2
+
+
+def test_lines_are_named_without_importing_the_compiler():
+    program = "import torch, sys; from allranks import private; private.flight_recorder(); " + (
+        "print('torch._inductor' in sys.modules, '_inductor' in vars(torch))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
 
 
 def test_groups_have_names_and_members_or_those_of_one_name_are_compared():

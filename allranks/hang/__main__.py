@@ -1,0 +1,89 @@
+"""How does a program leave dumps that has never heard of this book? torchrun starts it through this module:
+
+torchrun --nproc-per-node 4 -m allranks.hang program.py [its arguments]
+
+Each rank writes hang/rank_N ($ALLRANKS_HANG/rank_N if that is set) when the program returns, raises, aborts,
+or is told to stop, by torchrun, by a scheduler or by Ctrl-C; SIGKILL alone leaves no time for it. A rank that
+is sent SIGUSR1 writes it and goes on. A rank that waits in a collective runs no Python, so signals take
+another way: C code notes them in a pipe, and a thread reads it.
+"""
+
+import contextlib
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import threading
+
+import torch.distributed as dist
+
+from allranks import hang
+from allranks.launch.rank import call_on_abort
+
+writing = threading.RLock()  # two threads may, and an abort interrupts either
+ended = threading.Event()  # the program, by an exception: what a signal would dump then is no news
+
+
+def main(arguments):
+    """Run a program, and dump what its ranks have entered when it ends, or when a signal asks for it."""
+    if not arguments:
+        raise SystemExit("usage: torchrun --nproc-per-node N -m allranks.hang PROGRAM.py [ARGUMENTS]")
+    folder = os.path.abspath(os.environ.get("ALLRANKS_HANG", hang.FOLDER))
+    # Where NCCL's watchdog writes its own.
+    os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, hang.PREFIX))
+    _watch(folder)
+    _before_groups_end(folder)
+    sys.argv = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # as if Python had been given the program
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+    except BaseException as error:
+        is_exit = isinstance(error, SystemExit) and not error.code
+        _write(folder, None if is_exit else error, is_last=True)
+        raise
+    if dist.is_initialized():
+        _write(folder)
+
+
+def _watch(folder):
+    """Dump at a signal, whatever the main thread waits for."""
+    reading, end = os.pipe()
+    os.set_blocking(end, False)
+    signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)  # Python has to handle it, or nothing is written into the pipe
+
+    def listen():
+        while number := os.read(reading, 1):
+            _write(folder)
+            if number[0] == signal.SIGTERM:
+                ctypes.CDLL(None).signal(signal.SIGTERM, None)  # Python lets the main thread alone ask for it
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=listen, daemon=True).start()
+    call_on_abort(lambda _: _write(folder))
+
+
+def _before_groups_end(folder):
+    """A group that has been destroyed has no members any more: dump before that."""
+    original = dist.destroy_process_group
+
+    def destroy_process_group(group=None):
+        if group is None or group is dist.group.WORLD:
+            _write(folder)
+        original(group)
+
+    dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = destroy_process_group
+
+
+def _write(folder, error=None, is_last=False):
+    with writing:
+        if not ended.is_set():
+            with contextlib.suppress(OSError):  # a full disk is no reason to fail
+                hang.write(folder, error)
+        if is_last:
+            ended.set()
+
+
+main(sys.argv[1:])

@@ -1,0 +1,201 @@
+"""Dumps of a job that has never heard of this book name its culprit; torch's own reader takes them too."""
+
+import os
+import pickle
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.flight_recorder import fr_trace
+
+from allranks import hang, launch
+from allranks.__main__ import main
+from allranks.hang import Dump
+from allranks.launch.recorder import Call, History
+from allranks.launch.stacks import Frame
+
+PROGRAM = """
+import os, signal, torch, torch.distributed as dist
+
+def step(value):
+    if value < 0:
+        raise ValueError("a negative value")
+    dist.all_reduce(torch.tensor([value]))
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+step(1.0)
+for how in os.environ["HOW"].split():
+    if how == "ask":
+        os.kill(os.getpid(), signal.SIGUSR1)
+    if how == "raise":
+        step(1.0 - 2 * rank)
+    if how == "hang":
+        if rank:
+            dist.barrier()
+        step(2.0)
+    if how == "abort":
+        os.abort()
+dist.destroy_process_group()
+"""
+
+
+def start(folder, how, world_size=2):
+    """Start ranks with the words and the environment that torchrun gives them; return the processes."""
+    (folder / "train.py").write_text(PROGRAM)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    world = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world_size), "HOW": how}
+    command = [sys.executable, "-m", "allranks.hang", "train.py"]
+    return [
+        subprocess.Popen(
+            command, cwd=folder, env=os.environ | world | {"RANK": str(rank)}, stderr=subprocess.DEVNULL
+        )
+        for rank in range(world_size)
+    ]
+
+
+def test_a_rank_that_hangs_says_where_when_it_is_told_to_stop(tmp_path, capsys):
+    ranks = start(tmp_path, "ask hang")
+    try:
+        until = time.monotonic() + 60
+        while len(list(tmp_path.glob("hang/rank_?"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)  # SIGUSR1 makes a rank write, and it goes on
+        asked = hang.read([tmp_path / "hang"])
+        time.sleep(0.5)
+        for process in ranks:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(20) for process in ranks] == [-signal.SIGTERM] * 2
+    finally:
+        for process in ranks:
+            process.kill()
+    assert [len(dump.history.calls) for dump in asked.values()] in ([1, 1], [1, 2], [2, 1], [2, 2])
+    assert main(["hang", str(tmp_path / "hang")]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"collective 2 of all ranks differs: rank 0 entered all_reduce with \(1,\) Float at train\.py, "
+        r"line 7, in step · rank 1 entered barrier at train\.py, line 19",
+        said[0],
+    )
+    assert "rank 0: train.py, line 7, in step, waiting in all_reduce" in said
+    assert "rank 1: train.py, line 19, waiting in barrier" in said
+    fr_trace.main([str(tmp_path / "hang"), "--prefix", hang.PREFIX])
+
+
+def test_an_exception_is_named_before_what_it_did_to_others(tmp_path):
+    for process in start(tmp_path, "raise"):
+        assert process.wait(60) == 1
+    found = hang.findings(hang.read([tmp_path / "hang"]))
+    assert found[0] == "rank 1 raised ValueError: a negative value at train.py, line 6, in step"
+    assert found[1].startswith("rank 1 did not enter collective 2 of all ranks: rank 0 entered all_reduce")
+    assert len(found) == 2  # the other rank's "connection closed" is an echo
+
+
+def test_a_rank_that_aborts_writes_first(tmp_path):
+    (process,) = start(tmp_path, "abort", world_size=1)
+    assert process.wait(60) == -signal.SIGABRT
+    dumps = hang.read([tmp_path / "hang"])
+    assert [len(dump.history.calls) for dump in dumps.values()] == [1]
+    assert hang.findings(dumps) == []
+    assert hang.standing(dumps) == ["rank 0: train.py, line 22"]
+
+
+# ---- on ranks of `launch` ----
+
+
+def groups_of_a_mesh(folder):
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    for name in ("data", "tensor"):
+        dist.all_reduce(torch.ones(2), group=mesh.get_group(name))
+    pair, _ = dist.new_subgroups(2)
+    dist.all_reduce(torch.ones(2), group=pair)
+    mine = [0, 1] if dist.get_rank() < 2 else [2, 3]
+    dist.all_reduce(torch.ones(2), group=dist.new_group(mine, use_local_synchronization=True))
+    hang.write(folder)
+
+
+def test_a_job_with_many_groups_has_nothing_to_find(tmp_path):
+    launch(groups_of_a_mesh, tmp_path, world_size=4)
+    dumps = hang.read([tmp_path])
+    assert hang.findings(dumps) == []
+    assert len(hang.table(dumps)) == 16 and len(hang.table(dumps, last=1)) == 4
+
+
+def test_hosts_in_front_of_the_number_do_not_matter_and_a_missing_rank_is_named(tmp_path, capsys):
+    launch(groups_of_a_mesh, tmp_path, world_size=4)
+    for rank in (0, 1, 3):
+        (tmp_path / f"rank_{rank}").rename(tmp_path / f"nccl_trace_rank_node-{rank}_{rank}")
+    (tmp_path / "rank_2").unlink()
+    dumps = hang.read(tmp_path.iterdir())
+    assert list(dumps) == [0, 1, 3]
+    assert hang.findings(dumps)[0] == "rank 2 left no dump"
+
+
+def test_what_is_no_dump_is_refused_and_not_run(tmp_path, capsys):
+    marker = tmp_path / "was run"
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(marker),)
+
+    (tmp_path / "rank_0").write_bytes(pickle.dumps({"entries": [Evil()]}))
+    assert main(["hang", str(tmp_path)]) == 2
+    assert "it asks for posix.mkdir" in capsys.readouterr().err and not marker.exists()
+    for name, content, said in (
+        ("rank_1", b"", "EOFError"),
+        ("rank_1", pickle.dumps({"entries": []}), "KeyError"),
+        ("notes.txt", b"", "ends in the number of its rank"),
+        ("rank_9", None, "FileNotFoundError"),
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(hang.NoDump, match=said):
+            hang.read([tmp_path / name])
+    with pytest.raises(hang.NoDump, match="no dumps in"):
+        hang.read([])
+
+
+# ---- what is said, without ranks ----
+
+
+def dumps(*ranks, made=None):
+    """Dumps of ranks that have entered (name, elements, line) in the group of all."""
+    found = {}
+    for rank, entered in enumerate(ranks):
+        calls = [
+            Call("0", "all", 0, number, name, [[n]], ["Float"], False, Frame("train.py", line, "step"))
+            for number, (name, n, line) in enumerate(entered, 1)
+        ]
+        found[rank] = Dump(History(calls, {"0": [*range(len(ranks))]}, made and made[rank]))
+    return found
+
+
+SUM, OTHER, LATER = ("all_reduce", 4, 7), ("all_reduce", 4, 9), ("broadcast", 4, 9)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (dumps([SUM], [SUM]), []),
+        (
+            dumps([SUM], [SUM], made=(1, 2)),
+            ["rank 0 called new_group 0 times · rank 1 called new_group 1 time"],
+        ),
+        (dumps([SUM, SUM], [SUM, LATER]), ["collective 2 of all ranks differs: rank 0 entered all_reduce"]),
+        (dumps([SUM, SUM], [SUM]), ["rank 1 did not enter collective 2 of all ranks: rank 0 entered"]),
+        (dumps([SUM], [OTHER]), ["collective 1 of all ranks looks the same on all ranks, but comes from"]),
+        (dumps([SUM, SUM], [OTHER]), ["rank 1 did not enter"]),  # lines only where there is nothing stronger
+        (dumps([], []), []),
+    ],
+)
+def test_findings(given, said):
+    found = hang.findings(given)
+    assert len(found) == len(said)
+    assert all(sentence.startswith(start) for sentence, start in zip(found, said, strict=True))
