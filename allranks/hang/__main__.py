@@ -8,6 +8,7 @@ is sent SIGUSR1 writes it and goes on. A rank that waits in a collective runs no
 another way: C code notes them in a pipe, and a thread reads it.
 """
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -58,11 +59,17 @@ def _watch(folder):
         while number := os.read(reading, 1):
             _write(folder)
             if number[0] == signal.SIGTERM:
-                ctypes.CDLL(None).signal(signal.SIGTERM, None)  # Python lets the main thread alone ask for it
+                _default(signal.SIGTERM)
                 os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=listen, daemon=True).start()
     call_on_abort(lambda _: _write(folder))
+    atexit.register(_default, signal.SIGABRT)  # no Python when it is being taken down
+
+
+def _default(number):
+    """Let a signal do again what it does by default; Python's own function asks for the main thread."""
+    ctypes.CDLL(None).signal(number, None)
 
 
 def _before_groups_end(folder):

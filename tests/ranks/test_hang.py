@@ -91,7 +91,7 @@ def test_a_rank_that_hangs_says_where_when_it_is_told_to_stop(tmp_path, capsys):
 
 def test_an_exception_is_named_before_what_it_did_to_others(tmp_path):
     for process in start(tmp_path, "raise"):
-        assert process.wait(60) == 1
+        assert process.wait(60) in (1, -signal.SIGABRT)  # gloo's threads may outlive the interpreter
     found = hang.findings(hang.read([tmp_path / "hang"]))
     assert found[0] == "rank 1 raised ValueError: a negative value at train.py, line 6, in step"
     assert found[1].startswith("rank 1 did not enter collective 2 of all ranks: rank 0 entered all_reduce")
