@@ -16,7 +16,7 @@ def traces(panels, unit="ms", stop=None):
     scale = {"s": 1, "ms": 1e3, "µs": 1e6}[unit]
     names = list(dict.fromkeys(p.name for ranks in panels.values() for one in ranks for p in one.phases))
     rows = max(map(len, panels.values()))
-    height = 0.42 * rows + 0.5
+    height = (0.42 if len(panels) == 1 else 0.24) * rows + 0.5
     figure, axes = plt.subplots(len(panels), 1, figsize=(6, height * len(panels) + 0.3), squeeze=False)
     for axis, (heading, ranks) in zip(axes[:, 0], panels.items(), strict=True):
         for place, recorded in enumerate(ranks):

@@ -262,7 +262,7 @@ def test_prints_a_handout(at_stage):
         texts = [sheet.get_textpage().get_text_range() for sheet in document]
     text = " ".join(" ".join(texts).split())
     assert 5 <= len(texts) <= 30
-    assert "Each rank makes a tensor of three elements" in text
+    assert "Each of four ranks makes a tensor of three elements" in text
     assert "Three ways to fail" in text
     assert "Search this book" not in text
 
