@@ -104,7 +104,11 @@ def test_the_map_holds_every_chapter_in_both_arrangements(first_page):
 
 def test_every_chapter_of_the_parts_on_parallelism_is_on_the_map():
     parts = contents.parts()
-    without = [caption for caption, pages in parts.items() if not all(page.at for page in pages)]
+    on_the_map = {
+        caption: all(page.at for page in pages if not page.name.endswith("/problems"))
+        for caption, pages in parts.items()
+    }
+    without = [caption for caption, every in on_the_map.items() if not every]
     assert without == ["Start", "Labs", "Reference"]
 
 
