@@ -1,6 +1,8 @@
 """What failures and checkpoints cost: formulas agree with each other, with a simulation, and with counts."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -72,6 +74,14 @@ def test_twice_the_machines_fail_twice_as_often_and_lose_more_than_half_as_much_
     assert one == 2 * two
     lost = [failures.lost_share(failures.best_interval(30, mean), 30, mean) for mean in (one, two)]
     assert lost[1] / lost[0] == pytest.approx(math.sqrt(2))
+
+
+def test_the_picture_of_the_chapter_has_the_shares_that_are_lost():
+    llama = failures.between(2048, failures.RATES["Llama 3 405B"])
+    lost = [100 * (1 - failures.goodput(60 * minutes, 30, llama)) for minutes in (1, 5, 14, 60, 360)]
+    text = (Path(__file__).parents[2] / "notebooks/practice/failures.ipynb").read_text(encoding="utf-8")
+    printed = re.findall(r"(?:min|h) +█+ (\d+) %", text)
+    assert printed == [f"{share:.0f}" for share in lost]
 
 
 @pytest.mark.parametrize(

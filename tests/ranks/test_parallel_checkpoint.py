@@ -155,3 +155,13 @@ def flipped(ranks):
 def test_the_rank_with_other_bits_is_found_by_all(ranks):
     found = {"head.weight": ranks} if ranks else {}
     assert launch(flipped, ranks, world_size=3) == [found] * 3
+
+
+def own_key():
+    return {f"rank {dist.get_rank()}": torch.ones(2)}
+
+
+def test_a_key_of_a_rank_that_did_not_save_is_missed(tmp_path):
+    launch(lambda: dcp.save(own_key(), checkpoint_id=tmp_path), world_size=2)
+    with pytest.raises(RankFailed, match="rank 2"):
+        launch(lambda: dcp.load(own_key(), checkpoint_id=tmp_path), world_size=3)
