@@ -9,7 +9,7 @@ export PATH="$PWD/.venv/bin:$PATH"
 # Sphinx does not look at styles, scripts, its extensions, the Python that pages carry and what every page repeats
 # when it decides what is old.
 built=_build/html/searchindex.js
-if [ -f "$built" ] && find book/_static book/_ext allranks CITATION.cff book/redirects.yaml -type f -not -name '*.pyc' -newer "$built" | grep -q .; then
+if [ -f "$built" ] && find book/_static book/_ext allranks CITATION.cff -type f -not -name '*.pyc' -newer "$built" | grep -q .; then
     set -- --all "$@"
 fi
 

@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-import yaml
 from allranks_book import ledger
 from built_book import ROOT
 
@@ -18,20 +17,16 @@ CHAPTERS = sorted(
 ZERO = "notebooks/sharding/zero"
 
 
-REDIRECTS = yaml.safe_load((ROOT / "book" / "redirects.yaml").read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_code_cell_formula_and_table_has_an_address(chapter, site):
     text = (site / f"{chapter}.html").read_text(encoding="utf-8")
     ids = re.findall(r"""\bid=["']([^"' ]+)""", text)
     cells = json.loads((ROOT / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
     expected = {f"{cell['id']}-cell" for cell in cells if cell["cell_type"] == "code"}
-    gone = {old.partition("#")[2] for old in REDIRECTS if old.startswith(f"{chapter}.html#")}
-    assert expected == {name for name in ids if name.endswith("-cell")} - gone
+    assert expected == {name for name in ids if name.endswith("-cell")}
     names = {cell["id"] for cell in cells}
     for kind, class_ in (("eq", r'<div class="math'), ("table", r'<table class="table')):
-        anchors = [found for name in {*ids} - gone if (found := re.fullmatch(rf"(.+)-{kind}-\d+", name))]
+        anchors = [found for name in set(ids) if (found := re.fullmatch(rf"(.+)-{kind}-\d+", name))]
         assert len(anchors) == len(re.findall(class_, text))
         assert {found[1] for found in anchors} <= names
     ours = re.findall(r'class="headerlink" href="#([^"]+)"', text)

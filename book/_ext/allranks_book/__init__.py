@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 
 CONCERNS = [
-    "addresses",
     "changes",
     "citing",
     "descriptions",
