@@ -5,10 +5,14 @@ import os
 import cloudpickle
 import hypothesis
 import pytest
+import stamps
 from hypothesis.internal.conjecture.providers import Constants, HypothesisProvider
 from kernel import leftovers
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # tests run side by side: threads that spin cost three times the work
 if (
     "ALLRANKS_ON_GPU" not in os.environ
 ):  # set by tools/gpu_check.py; otherwise a test is of the CPU everywhere
@@ -19,6 +23,7 @@ hypothesis.settings.load_profile("same")
 # Hypothesis draws also constants of the modules that are loaded, so an example depends on the tests before.
 HypothesisProvider._local_constants = Constants()
 TOKEN = leftovers.mark()  # before any test starts a process
+STAMPED = "it passed on them (tests/stamps.json); every night, and with --every-test, it runs"
 FIRST = (  # what takes longest: at the end one of them would keep one worker busy alone
     "test_launch_ray.py",
     "test_check_lab_03.py",
@@ -31,8 +36,25 @@ FIRST = (  # what takes longest: at the end one of them would keep one worker bu
 )
 
 
-def pytest_collection_modifyitems(items):
-    """Long files first; takes effect with `-n 3 --dist loadfile --no-loadscope-reorder`."""
+def pytest_addoption(parser):
+    """`pytest --every-test tests`"""
+    parser.addoption("--every-test", action="store_true", help="run what only every night runs, too")
+
+
+def pytest_configure(config):
+    """`stamped("hub")`: what a test looks at; `stamped(None)` in such a file: this one runs always."""
+    config.addinivalue_line("markers", "stamped(group): skipped while its inputs are those it passed on")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Long files first; takes effect with `-n 3 --dist loadfile --no-loadscope-reorder`. Skip what holds."""
+    for item in items if not config.getoption("every_test") else ():
+        mark = item.get_closest_marker("stamped")
+        page = item.callspec.params.get("opened") if hasattr(item, "callspec") else None
+        if mark and mark.args[0] and stamps.unchanged(mark.args[0], page and page.removesuffix(".html")):
+            item.add_marker(
+                pytest.mark.skip(reason=f"the inputs of {mark.args[0]} are as they were: {STAMPED}")
+            )
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 

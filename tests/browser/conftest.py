@@ -50,7 +50,6 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_addoption(parser):
     """`pytest tests/browser/test_pages.py -k experts --screenshots`"""
     parser.addoption("--screenshots", action="store_true", help="keep a picture of every page, in _build")
-    parser.addoption("--every-page", action="store_true", help="open every page from a disk, too")
 
 
 @pytest.hookimpl(trylast=True)

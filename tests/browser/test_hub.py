@@ -12,7 +12,10 @@ from running_hub import Hub, Person
 
 from allranks import explorers
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's"),
+    pytest.mark.stamped("hub"),
+]
 CHAPTER = "notebooks/foundations/all_reduce"
 DEADLOCK = """import torch, torch.distributed as dist
 from allranks import launch
@@ -129,6 +132,7 @@ def test_a_deadlock_ends_by_the_interrupt_button(hub, carol, notebook):
     hub.wait_for(lambda: len(hub.of("carol")) <= quiet, "the ranks to end", 10)
 
 
+@pytest.mark.stamped(None)
 def test_the_kernel_restarts_and_runs_again(notebook):
     press(notebook, "restart")
     notebook.locator(".jp-Dialog-button", has_text="Restart").click()

@@ -10,7 +10,10 @@ import psutil
 import pytest
 from running_hub import Hub, Person, free_port
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's"),
+    pytest.mark.stamped("hub"),
+]
 MEMORY, PROCESSES = "1500M", 400
 SECRET = "alice-keeps-this-for-herself"
 

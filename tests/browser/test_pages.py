@@ -158,6 +158,7 @@ def test_stored_figures_are_drawn(visit):
         assert figures.nth(index).locator("[role=img]").get_attribute("aria-label")
 
 
+@pytest.mark.stamped("lecture")
 def test_is_walked_through_as_a_lecture(visit):
     page = visit.page
     if not visit.name.startswith("notebooks/") or page.locator("article section").count() < 2:

@@ -54,8 +54,8 @@ def test_the_colour_switch_goes_round(first_page):
 
 @pytest.mark.parametrize("name", built_pages())
 def test_opens_from_a_disk(name, site, open_page, request):
-    if name not in KINDS and not request.config.getoption("every_page"):
-        pytest.skip("one page of each kind is opened from a disk; every night, with --every-page, all")
+    if name not in KINDS and not request.config.getoption("every_test"):
+        pytest.skip("one page of each kind is opened from a disk; every night, with --every-test, all")
     visit = open_page((site / name).as_uri())
     visit.scroll_through()
     assert visit.problems == [] and visit.foreign == []

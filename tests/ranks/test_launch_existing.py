@@ -9,6 +9,8 @@ import pytest
 
 from allranks import launch
 
+pytestmark = pytest.mark.stamped("launch")
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 BEGIN = """
     import torch, torch.distributed as dist

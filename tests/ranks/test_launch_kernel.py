@@ -8,6 +8,8 @@ import IPython
 import pytest
 from kernel import Kernel, leftovers
 
+pytestmark = pytest.mark.stamped("launch")
+
 IMPORTS = "from allranks import launch, progress\nimport torch, torch.distributed as dist, os, time"
 READY = "launch(dist.get_rank, world_size=2)"
 
@@ -59,6 +61,7 @@ def test_what_cells_define_travels_and_comes_back(kernel):
     assert cell.text == "([True, True], 8)"
 
 
+@pytest.mark.stamped(None)
 def test_an_error_shows_the_lines_of_the_cell_and_nothing_of_the_launcher(kernel):
     kernel.run("class Unusual(Exception): pass")
     cell = kernel.run(
@@ -115,6 +118,7 @@ def test_autoreload_reaches_the_ranks(kernel, tmp_path):
     assert kernel.run("launch(reloaded_by_test.answer, world_size=1)").text == "['two']"
 
 
+@pytest.mark.stamped(None)
 def test_an_interrupt_ends_a_deadlock_at_once_and_the_next_launch_works(kernel, tmp_path):
     kernel.run("def wait():\n    begin()\n    dist.recv(torch.empty(1), src=1 - dist.get_rank())")
     request = begun(kernel, tmp_path, "launch(wait, world_size=2)")

@@ -16,6 +16,7 @@ from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut
 
 pytestmark = [
+    pytest.mark.stamped("launch"),
     pytest.mark.skipif(sys.platform != "linux", reason="Ray is a requirement on Linux only"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Ray's use of its own names
 ]

@@ -14,6 +14,8 @@ from kernel import leftovers
 from allranks import launch
 from allranks.launch import keeper, standby
 
+pytestmark = pytest.mark.stamped("launch")
+
 
 @pytest.fixture(autouse=True)
 def one_stands_by(monkeypatch, nothing_is_left_behind):
@@ -50,6 +52,7 @@ def who():
     return os.getpid(), dist.get_rank(), dist.get_world_size()
 
 
+@pytest.mark.stamped(None)
 def test_a_launch_takes_the_processes_that_wait_once_and_leaves_others_to_wait():
     launch(who, world_size=2)
     seen = set()
