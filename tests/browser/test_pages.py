@@ -192,9 +192,10 @@ def test_is_accessible(visit, width, theme, request):
         page.add_style_tag(content=AT_ONCE)
     page.evaluate(OPEN_ALL)
     found = page.evaluate(FINDINGS, VIEWS[width, theme])
-    contrast = page.evaluate(CONTRAST.read_text())
-    assert contrast["measured"] > 5
-    found += contrast["complaints"]
+    if width == 1280:  # a narrow page has the same colours
+        contrast = page.evaluate(CONTRAST.read_text())
+        assert contrast["measured"] > 5
+        found += contrast["complaints"]
     if found or visit.name in SEEN or request.config.getoption("screenshots"):
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         name = visit.name.removesuffix(".html").replace("/", "-")
