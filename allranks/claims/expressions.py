@@ -19,6 +19,7 @@ MODULES = (
     "local_updates",
     "muon",
     "inference",
+    "failures",
 )
 FUNCTIONS = {each.__name__: each for each in (abs, float, int, len, max, min, range, round, sorted, sum)}
 

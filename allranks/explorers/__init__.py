@@ -25,6 +25,7 @@ NAMES = (
     "decode",
     "serving",
     "traces",
+    "goodput",
 )
 
 

@@ -54,3 +54,11 @@ def seconds(x, digits=3):
         if x >= size * 0.9995:
             return f"{figures(x / size, digits)} {unit}"
     return f"{figures(x * 1e9, digits)} ns" if x else "0 s"
+
+
+def lasting(x, digits=3):
+    """A time in the unit that people use: lasting(800) is "13.3 minutes", lasting(20000) "5.56 hours"."""
+    for least, size, unit in ((172_800, 86_400, "days"), (5400, 3600, "hours"), (91, 60, "minutes")):
+        if x >= least:
+            return f"{figures(x / size, digits)} {unit}"
+    return seconds(x, digits)

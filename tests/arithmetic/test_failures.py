@@ -48,6 +48,33 @@ def test_a_simulated_run_has_the_exact_goodput(interval, write, restart):
     assert run.seconds / run.failures == pytest.approx(mean, rel=0.02)
 
 
+@given(st.floats(60, 20_000), writes, means, st.floats(0, 5000), st.floats(0, 2000))
+def test_parts_add_up_to_all_of_the_time(interval, write, mean, restart, detect):
+    parts = failures.parts(interval, write, mean, restart, detect)
+    assert sum(parts) == pytest.approx(1) and min(parts) >= 0
+    assert parts.trains == failures.goodput(interval, write, mean, restart + detect)
+    together = failures.parts(interval, write, mean, restart + detect)
+    assert parts.detects + parts.restarts == pytest.approx(together.restarts)
+
+
+def test_a_simulated_run_repeats_and_writes_what_the_parts_say():
+    mean, work = 3 * HOUR, 1e5 * HOUR
+    run = failures.simulate(work, 1800, 0, mean, 600)
+    parts = failures.parts(1800, 0, mean, 500, 100)
+    assert (run.trained - work) / run.seconds == pytest.approx(parts.repeats, rel=0.02)
+    waited = run.seconds - run.trained  # nothing is written
+    assert waited / run.seconds == pytest.approx(parts.detects + parts.restarts, rel=0.02)
+    written = failures.parts(1800, 60, mean)
+    assert written.writes / written.trains == pytest.approx(60 / 1800)
+
+
+@given(st.floats(60, 20_000), writes, means, st.floats(0.01, 0.99))
+def test_the_restart_for_a_share_leads_to_that_share(interval, write, mean, part):
+    share = part * failures.goodput(interval, write, mean)
+    restart = failures.restart_for(share, interval, write, mean)
+    assert failures.goodput(interval, write, mean, restart) == pytest.approx(share)
+
+
 @given(st.integers(0, 10_000))
 def test_without_a_failure_a_run_takes_its_work_and_its_checkpoints(seed):
     run = failures.simulate(1000, 300, 10, 1e12, 60, seed)
@@ -91,6 +118,9 @@ def test_the_picture_of_the_chapter_has_the_shares_that_are_lost():
         (lambda: failures.best_interval(0, 100), "write must be a number above 0, not 0"),
         (lambda: failures.goodput(0, 1, 1), "interval must be a number above 0, not 0"),
         (lambda: failures.goodput(1, 1, 1, -1), "restart must be a number of at least 0, not -1"),
+        (lambda: failures.parts(1, 1, 1, 1, -1), "detect must be a number of at least 0, not -1"),
+        (lambda: failures.restart_for(0, 1, 1, 1), "share must be a number above 0, not 0"),
+        (lambda: failures.restart_for(0.9, 1, 1, 1), "share must be at most 0.157, the goodput without"),
         (lambda: failures.simulate(100, 100, 1, 10), "less than 0.001 of the time would train"),
     ],
 )

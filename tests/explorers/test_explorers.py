@@ -35,6 +35,10 @@ from allranks.explorers import controls, svg, words
         (words.seconds(0), "0 s"),
         (words.seconds(1e-9), "1 ns"),
         (words.seconds(90), "90 s"),
+        (words.lasting(90), "90 s"),
+        (words.lasting(800), "13.3 minutes"),
+        (words.lasting(20_000), "5.56 hours"),
+        (words.lasting(216_000), "2.5 days"),
     ],
 )
 def test_a_number_is_said_with_few_digits(said, expected):
