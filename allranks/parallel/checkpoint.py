@@ -37,6 +37,7 @@ def save(pieces, folder):
     """Write this rank's `pieces`, a dict from names to pieces; of equal pieces, the first rank's alone.
 
     Every rank of the world calls it. A folder without "index.json", which is written last, is not complete.
+    If a rank cannot write, `RanksFailed` is raised on all.
     """
     folder, rank = Path(folder), dist.get_rank()
     boxes = {name: (offsets, list(t.shape)) for name, (offsets, t) in pieces.items()}
@@ -49,13 +50,17 @@ def save(pieces, folder):
                 entries.append((writer, *box))
                 if writer == rank:
                     mine[name] = pieces[name][1].detach().contiguous()
-    folder.mkdir(parents=True, exist_ok=True)
-    safetensors.torch.save_file(mine, folder / f"rank_{rank}.safetensors")
-    dist.barrier()
-    if rank == 0:
-        (folder / "index.part").write_text(json.dumps(index))
-        (folder / "index.part").replace(folder / "index.json")
-    dist.barrier()
+
+    def write_pieces():
+        folder.mkdir(parents=True, exist_ok=True)
+        safetensors.torch.save_file(mine, folder / f"rank_{rank}.safetensors")
+
+    def write_index():
+        if rank == 0:
+            (folder / "index.part").write_text(json.dumps(index))
+            (folder / "index.part").replace(folder / "index.json")
+
+    together(write_pieces), together(write_index)
 
 
 @torch.no_grad()
@@ -130,36 +135,68 @@ def dtensors_of(part, optimizer, mesh, stage=0):
     return found
 
 
+class RanksFailed(RuntimeError):
+    """Raised on every rank by `together`; it names the ranks at fault and what happened there."""
+
+
 def cause(error):
-    """Say in one line what went wrong on which rank: of DCP's exception, or of any other."""
+    """Say in one line what went wrong on which rank: of DCP's exception, of `together`'s, or of any other."""
+    if isinstance(error, RanksFailed):
+        return str(error)
     failures = (
         error.failures if isinstance(error, dcp.CheckpointException) else {dist.get_rank(): (error, None)}
     )
     return " · ".join(f"rank {rank}: {type(e).__name__}: {e}" for rank, (e, _) in sorted(failures.items()))
 
 
+def together(act):
+    """Call `act()` on every rank and return what all of them returned, by rank, once all have ended.
+
+    If it raises on a rank, `RanksFailed` is raised on all. A collective within `act` must not be left waiting
+    for a rank that raises; nest `together` there. What `act` returns must be something that pickles.
+    """
+    answers, answer = [None] * dist.get_world_size(), (None, None)
+    try:
+        answer = act(), None
+    except (Exception, dcp.CheckpointException) as error:
+        answer = None, cause(error)
+    dist.all_gather_object(answers, answer)
+    causes = dict.fromkeys(found for _, found in answers if found)
+    if causes:
+        raise RanksFailed(" · ".join(causes))
+    return [result for result, _ in answers]
+
+
 def keep(write, folder):
     """Let `write(path)` write a checkpoint, on every rank; it is called `folder` only once it is complete.
 
-    It raises RuntimeError on every rank if `write` raises on every rank, as DCP's `save` does. Checkpoints in
-    other folders are not touched, and "hashes.json" has the SHA-256 of each file.
+    If anything fails on any rank, RuntimeError is raised on all and names that rank; what `write` sends must
+    end on all ranks or on none, as in `save` and in DCP's. Other checkpoints are not touched, one that is
+    called `folder` already is kept, and "hashes.json" has the SHA-256 of each file.
     """
     folder, rank, ranks = Path(folder), dist.get_rank(), dist.get_world_size()
-    part, found = folder.with_name(f"{folder.name}.part"), [None] * ranks
-    if rank == 0:
-        remove(part)
-    dist.barrier()
-    try:
+    part, hashes = folder.with_name(f"{folder.name}.part"), {}
+
+    def write_part():
         write(part)
-    except (Exception, dcp.CheckpointException) as error:
-        raise RuntimeError(f"{folder.name} is not complete ({cause(error)})") from None
-    files = sorted(file for file in part.rglob("*") if file.is_file())[rank::ranks]
-    dist.all_gather_object(found, {str(f.relative_to(part)): digest(f) for f in files})
-    if rank == 0:
-        hashes = {name: hash for share in found for name, hash in share.items()}
-        (part / "hashes.json").write_text(json.dumps(hashes))
-        part.replace(folder)
-    dist.barrier()
+
+    def hash_share():
+        files = sorted(f for f in part.rglob("*") if f.is_file())[rank::ranks]
+        return {str(f.relative_to(part)): digest(f) for f in files}
+
+    def rename():
+        if rank == 0:
+            (part / "hashes.json").write_text(json.dumps(hashes))
+            part.replace(folder)
+
+    try:
+        together(lambda: remove(part) if rank == 0 else None)
+        together(write_part)
+        for share in together(hash_share):
+            hashes.update(share)
+        together(rename)
+    except RanksFailed as error:
+        raise RuntimeError(f"{folder.name} is not complete ({error})") from None
 
 
 def remove(folder):

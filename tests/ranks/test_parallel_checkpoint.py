@@ -1,8 +1,10 @@
 """Pieces of tensors load into any layout, and a checkpoint is kept whole or not at all."""
 
 import json
+import time
 
 import pytest
+import safetensors.torch
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -123,11 +125,89 @@ def keep_number(folder, number, fails=False):
 def test_a_checkpoint_is_kept_whole_or_not_at_all(tmp_path):
     assert checkpoint.newest(tmp_path) is None
     launch(keep_number, tmp_path, 9, world_size=2)
-    with pytest.raises(RankFailed, match=r"step_10 is not complete \(rank \d: OSError: the disk is full\)"):
+    told = r"step_10 is not complete \(rank 0: OSError: the disk is full · rank 1: OSError: the disk is full\)"
+    with pytest.raises(RankFailed, match=told):
         launch(keep_number, tmp_path, 10, fails=True, world_size=2)
     assert checkpoint.newest(tmp_path).name == "step_9"
     launch(keep_number, tmp_path, 10, world_size=2)  # over what is left of the first try
     assert checkpoint.newest(tmp_path).name == "step_10"  # and not the last one in the alphabet
+
+
+def keep_with(folder, act):
+    """Keep "step_2" with `act(path, rank)` as what writes; return the error that this rank gets, or None."""
+
+    def write(path):
+        return act(path, dist.get_rank())
+
+    try:
+        checkpoint.keep(write, folder / "step_2")
+    except RuntimeError as error:
+        return str(error)
+
+
+def put(path, rank):
+    path.mkdir(exist_ok=True)
+    (path / f"rank_{rank}").write_bytes(bytes([rank]) * 10)
+
+
+def fail_on_rank_1(path, rank):
+    if rank == 1:
+        raise OSError("the disk is full")
+    put(path, rank)
+
+
+def end_late_on_rank_1(path, rank):
+    time.sleep(rank)
+    put(path, rank)
+
+
+def save_where_rank_1_cannot(path, rank):
+    if rank == 1:
+        safetensors.torch.save_file = None
+    checkpoint.save({"x": ([rank], torch.ones(1))}, path)
+
+
+def hash_where_rank_1_cannot(path, rank):
+    put(path, rank)
+    if rank == 1:
+        checkpoint.digest = None
+
+
+def return_what_does_not_pickle(path, rank):
+    put(path, rank)
+    return lambda: rank
+
+
+@pytest.mark.parametrize(
+    "act, what",
+    [
+        (fail_on_rank_1, "OSError: the disk is full"),
+        (save_where_rank_1_cannot, "TypeError: 'NoneType' object is not callable"),
+        (hash_where_rank_1_cannot, "TypeError: 'NoneType' object is not callable"),
+    ],
+)
+def test_a_failure_on_one_rank_is_told_on_all_and_nothing_is_lost(tmp_path, act, what):
+    launch(keep_number, tmp_path, 1, world_size=3)
+    told = launch(keep_with, tmp_path, act, world_size=3, timeout=30)
+    assert told == [f"step_2 is not complete (rank 1: {what})"] * 3
+    assert checkpoint.newest(tmp_path).name == "step_1" and not (tmp_path / "step_2").exists()
+    assert launch(keep_with, tmp_path, put, world_size=3) == [None] * 3
+    assert checkpoint.newest(tmp_path).name == "step_2"
+
+
+@pytest.mark.parametrize("act", [end_late_on_rank_1, return_what_does_not_pickle])
+def test_ranks_need_not_end_their_writing_together(tmp_path, act):
+    assert launch(keep_with, tmp_path, act, world_size=2, timeout=30) == [None] * 2
+    hashes = json.loads((tmp_path / "step_2" / "hashes.json").read_text())
+    assert sorted(hashes) == ["rank_0", "rank_1"] and not checkpoint.damaged(tmp_path / "step_2")
+
+
+def test_a_checkpoint_of_that_name_is_not_overwritten(tmp_path):
+    launch(keep_number, tmp_path, 2, world_size=2)
+    told = launch(keep_with, tmp_path, put, world_size=2, timeout=30)
+    assert len(set(told)) == 1 and told[0].startswith("step_2 is not complete (rank 0: OSError")
+    assert (tmp_path / "step_2" / "rank_1").read_bytes() == bytes([2]) * 100
+    assert not checkpoint.damaged(tmp_path / "step_2")
 
 
 def test_a_flipped_bit_and_a_missing_file_are_damage(tmp_path):
