@@ -17,7 +17,7 @@ ROOMS = "rooms.json"  # recorded from programs on real ranks: tests/support/room
 
 
 def room(number):
-    """The dumps of a room, 1 to 3, as `hang.read` returns them. The program is not there any more."""
+    """The dumps of a room, 1 to 3, or of a problem, 4, as `hang.read` returns them; its program is gone."""
     stored = json.loads((resources.files(__package__) / ROOMS).read_text(encoding="utf-8"))[number - 1]
     return {int(rank): _dump(*one) for rank, one in stored.items()}
 

@@ -13,7 +13,7 @@ from allranks import hang
 from allranks.check import debugging as checks
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_a_rooms_dumps_are_those_of_its_program(number):
     stored = json.loads((resources.files("allranks.check") / checks.ROOMS).read_text(encoding="utf-8"))
     assert rooms.record(rooms.PROGRAMS[number - 1]) == stored[number - 1]

@@ -1,4 +1,4 @@
-"""The programs of the escape room in the chapter on debugging, and how their dumps were recorded.
+"""The programs of the escape room in the chapter on debugging and of a problem, and how dumps were recorded.
 
 `python tests/support/rooms.py` runs them on ranks and writes `allranks/check/rooms.json`.
 """
@@ -94,7 +94,38 @@ def main():
 main()
 """
 
-PROGRAMS = [EVALUATES_EARLY, SAVES_BY_ITS_OWN_CLOCK, LOGS_FIRST]
+SKIPS_A_SAVE = """
+import torch
+import torch.distributed as dist
+
+
+def exchange(gradient):
+    dist.all_reduce(gradient)
+
+
+def log(loss):
+    dist.reduce(loss, dst=0)
+
+
+def save(step):
+    names = [None] * 4
+    dist.all_gather_object(names, f"step_{step}")
+    dist.barrier()
+
+
+def main():
+    for step in range(1, 7):
+        exchange(torch.ones(64))
+        if step % 2 == 0:
+            log(torch.ones(1))
+        if step == 4 and dist.get_rank() != 3:  # rank 3 found a checkpoint of that name
+            save(step)
+
+
+main()
+"""
+
+PROGRAMS = [EVALUATES_EARLY, SAVES_BY_ITS_OWN_CLOCK, LOGS_FIRST, SKIPS_A_SAVE]
 
 
 def run(program, folder):

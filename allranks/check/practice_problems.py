@@ -1,0 +1,231 @@
+"""The ten mixed problems at the end of the part on practice."""
+
+from allranks import claims, failures, memory, profiles
+from allranks.check import exercise
+from allranks.check.answers import all_of, chosen, near
+from allranks.check.debugging import room
+
+MINUTE = 60
+# Losses of the run in the chapter on checkpoints, after step 8: as it was lost, and resumed without a part of
+# its state. Four gloo ranks, torch 2.13.0.
+LOST = 2.674984, 2.636163, 2.520189, 2.460272
+RESUMED = 2.674984, 2.716767, 2.669946, 2.659760
+
+
+def dump():
+    """The dumps of four ranks that wait, as `hang.read` returns them."""
+    return room(4)
+
+
+def trace():
+    """A merged trace of four ranks, two steps, as `profiles.aligned` returns it."""
+    return profiles.example("no overlap")
+
+
+def printed(id):
+    """The number that a paper printed, from the ledger."""
+    return float(claims.find(id).printed.replace(",", ""))
+
+
+@exercise
+def plan(answer):
+    """(minutes between two checkpoints, share of the time that trains) of a run on 512 GPUs."""
+    minutes, share = all_of(answer, 2, "minutes, share")
+    write, waits = 90, 8 * MINUTE
+    mean = failures.between(64, failures.RATES["Llama 3 405B"])
+    best = failures.best(write, mean)
+    of_gpus = failures.between(512, failures.RATES["Llama 3 405B"])
+    near(
+        minutes,
+        best / MINUTE,
+        {
+            failures.best(write, of_gpus) / MINUTE: "512 GPUs are 64 machines, and the rate is of machines.",
+            best: "Those are seconds.",
+            failures.best(1.5, mean) / MINUTE: "All times in seconds: the mean time, too.",
+            failures.best(write, failures.between(64, failures.RATES["RSC-1"]))
+            / MINUTE: "That is RSC-1's rate. The run fails as Llama 3's did.",
+        },
+    )
+    right = failures.goodput(best, write, mean, waits)
+    slips = {
+        1 - right: "That share is lost.",
+        100 * right: "Give a share between 0 and 1.",
+    }
+    assert abs(share - failures.goodput(best, write, mean)) > 2e-4, "A failure also costs eight minutes."
+    for value, hint in slips.items():
+        assert abs(share - value) > 0.01 * value, hint
+    assert abs(share - right) < 1e-3, f"{share:g} is not it: `failures.goodput`, all times in seconds."
+    return f"Every {best / MINUTE:.0f} minutes, and {right:.1%} of the time trains."
+
+
+@exercise
+def resume(answer):
+    """GPU-hours that a failure costs on average, with checkpoints that are written in the background."""
+    gpus, interval, behind, waits = 4096, 30, 12, 8
+    right = gpus * (interval / 2 + behind + waits) / 60
+    near(
+        answer,
+        right,
+        {
+            gpus
+            * (interval / 2 + waits)
+            / 60: "While a checkpoint is being written, only the one before it can be loaded.",
+            gpus
+            * (interval + behind + waits)
+            / 60: "On average a failure comes in the middle of an interval.",
+            gpus
+            * (interval / 2 + behind / 2 + waits)
+            / 60: "A checkpoint is 12 minutes old when it can first be loaded, whenever that is.",
+            gpus * (interval / 2 + behind) / 60: "Until training goes on, all GPUs wait for eight minutes.",
+            right / gpus: "Those are hours; 4,096 GPUs lose them.",
+            right * 60: "Those are GPU-minutes.",
+        },
+    )
+    return f"{right:,.0f} GPU-hours: 15 minutes of an interval, 12 of writing and 8 of waiting."
+
+
+@exercise
+def slowest_restart(answer):
+    """Minutes that noticing and restarting may take if 92 % of Llama 3's time shall train."""
+    run = failures.REPORTED["Llama 3 405B"]
+    mean = failures.between(run.machines, run.rate)
+    best = failures.best(10, mean)
+    right = failures.restart_for(0.92, best, 10, mean) / MINUTE
+    near(
+        answer,
+        right,
+        {
+            0.08 * mean / MINUTE: "Checkpoints and repeated steps cost something, too.",
+            right * MINUTE: "Those are seconds.",
+            failures.restart_for(0.92, failures.best(30, mean), 30, mean)
+            / MINUTE: "That is for checkpoints of 30 s; these take 10.",
+        },
+    )
+    return (
+        f"{right:.1f} minutes: 10 s for a checkpoint already cost {1 - failures.goodput(best, 10, mean):.1%}."
+    )
+
+
+@exercise
+def loading(answer):
+    """Seconds until eight data-parallel replicas of a 70-billion-parameter model have loaded a checkpoint."""
+    recipe = memory.RECIPES["zero-16"]
+    nbytes = 70e9 * (recipe.bytes_per_parameter - recipe.gradients)
+    right = 8 * nbytes / 20e9
+    near(
+        answer,
+        right,
+        {
+            nbytes / 20e9: "Every replica needs all of the states, and reads them itself.",
+            64 * nbytes / 20e9: "The eight ranks of a replica share one copy.",
+            8 * 70e9 * recipe.bytes_per_parameter / 20e9: "Gradients are not in a checkpoint.",
+            8 * 2 * 70e9 / 20e9: "Adam's states are in it, too: 14 bytes a parameter.",
+        },
+    )
+    return f"{right:.0f} s: eight times {nbytes / 1e9:.0f} GB. One replica could read, and broadcast."
+
+
+@exercise
+def waiting(answer):
+    """Why the four ranks of `dump` wait."""
+    chosen(
+        answer,
+        "D",
+        {
+            "A": "Rank 3 has not run out of batches: it entered line 6 once more, to train on.",
+            "B": "Line 10 stands in every rank's list under the same numbers.",
+            "C": "Compare operations before shapes: all_gather and all_reduce are two different calls.",
+            "E": "The dump has one group, that of all ranks.",
+        },
+    )
+    return "Six collectives are alike. At the seventh, three ranks save and rank 3 trains on."
+
+
+@exercise
+def slow_step(answer):
+    """Why the steps of `trace` take twice as long as they should."""
+    chosen(
+        answer,
+        "C",
+        {
+            "A": "The ranks compute for about as long: none has half as much again to do as another.",
+            "B": "Then most of the time would be neither computing nor communicating.",
+            "D": "Each rank enters three collectives in two steps: those are few and large.",
+            "E": "Then each step would have many collectives with gaps between them; here it has one.",
+        },
+    )
+    return "Every second of communication is exposed: the all-reduces begin when backward is over."
+
+
+@exercise
+def after_resume(answer):
+    """What was missing from the checkpoint if the losses after the resume are `RESUMED`."""
+    chosen(
+        answer,
+        "B",
+        {
+            "A": "Without moments, Adam still moves every weight in the first step.",
+            "C": "Other dropout masks and noise would change the first loss.",
+            "D": "With another number of the step, the learning rate is wrong, and the weights still move.",
+            "E": "Other pictures would change the first loss.",
+        },
+    )
+    return "A new scaler begins too high: gradients overflow, and the first steps are skipped."
+
+
+@exercise
+def on_nccl(answer):
+    """Why two stages exchange wrong tensors on NCCL."""
+    chosen(
+        answer,
+        "A",
+        {
+            "B": "A receive that comes late waits; it does not get another message.",
+            "C": "Then the other rank would wait, and nothing would be exchanged.",
+            "D": "Reading too early gives old or half-written numbers, and not the other tensor, whole.",
+            "E": "Both tensors are on the same link between the same two ranks.",
+        },
+    )
+    return "NCCL has no tags: messages between two ranks arrive in the order in which they were sent."
+
+
+@exercise
+def one_rate(answer):
+    """Minutes between two failures of 16,384 GPUs, if they failed as often as RSC-1's jobs of 1024 GPUs."""
+    measured, projected = printed("rsc1-mttf-1024"), printed("rsc1-mttf-16384")
+    right = measured / 16 * 60
+    near(
+        answer,
+        right,
+        {
+            projected * 60: "That is what the paper prints, from the rate of 6.50.",
+            measured * 60: "16 times as many GPUs fail 16 times as often.",
+            right / 60: "Those are hours.",
+            measured / 4 * 60: "The mean time falls with the GPUs, not with their square root.",
+        },
+    )
+    rate = 1000 * 24 / (measured * 128)
+    return (
+        f"{right:.0f} minutes, and {projected * 60:.0f} are printed: 7.9 h are {rate:.0f} failures, not 6.50."
+    )
+
+
+@exercise
+def several_weeks(answer):
+    """Days that MegaScale's run must have lasted at least, if all that is printed is true."""
+    restarts, detect, again = (printed(f"megascale-{each}") for each in ("restarts", "detect", "catch-up"))
+    days = restarts * (detect + again) / 60 / 24
+    right = days / 0.1
+    near(
+        answer,
+        right,
+        {
+            days / 0.9: "A tenth of the time may be lost, not nine tenths.",
+            days: "That is what the failures cost in all. Which part of the run may that be?",
+            restarts * again / 60 / 24 / 0.1: "Before a run can catch up, the failure has to be found.",
+            restarts * detect / 60 / 24 / 0.1: "After the failure is found, 15 minutes are trained again.",
+            days * 9: "The share is of all the time, and not of the time that trains.",
+            right * 24: "Those are hours.",
+        },
+    )
+    return f"{right:.1f} days: “several weeks” agree with it, if writing checkpoints cost next to nothing."
