@@ -14,26 +14,26 @@ from .words import figures, lasting, percent
 TITLE = "Goodput: what failures and checkpoints cost"
 
 NODES = powers_of_two(1, 16_384, lambda each: f"{each:,}")
-RATES = (
+RATES = (  # failures in a thousand node-days, or whose they are
     ("0.5", "0.5"),
     ("1", "1"),
-    ("RSC-2", "2.34, as RSC-2"),
-    ("Llama 3 405B", "3.79, as Llama 3"),
-    ("RSC-1", "6.5, as RSC-1"),
+    ("RSC-2", "RSC-2"),
+    ("Llama 3 405B", "Llama 3"),
+    ("RSC-1", "RSC-1"),
     ("10", "10"),
-    ("OPT-175B", "14.1, as OPT"),
+    ("OPT-175B", "OPT"),
     ("30", "30"),
     ("100", "100"),
 )
 
 
 def times(*options):
-    """The options of a `Scale` of seconds."""
-    return tuple((each, lasting(each)) for each in options)
+    """The options of a `Scale` of seconds, in few letters: "30 s", "4 min", "8 h"."""
+    return tuple((each, lasting(each).replace("minutes", "min").replace("hours", "h")) for each in options)
 
 
 CONTROLS = (
-    Scale("rate", "failures, 1000 node-days", RATES, "Llama 3 405B"),
+    Scale("rate", "failure rate", RATES, "Llama 3 405B"),
     Scale("nodes", "nodes of 8 GPUs", NODES, 2048),
     Scale("write", "to write a checkpoint", times(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800), 30),
     Scale("detect", "to notice a failure", times(1, 10, 30, 60, 120, 300, 600, 1800), 60),
