@@ -1,79 +1,14 @@
-"""The exercises of the chapter Experts."""
+"""The exercises of the chapter Experts: a router and two all-to-alls."""
 
 import torch
 import torch.distributed as dist
 
 from allranks import experts, launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_filled
 from allranks.transformer import PRESETS
 
 SECONDS = 20.0
-
-
-def _scores(tokens, number, seed):
-    """Scores without ties, of which the first experts get the higher ones."""
-    noise = torch.randn(tokens, number, generator=torch.Generator().manual_seed(seed))
-    return (noise - torch.arange(number) / 3).softmax(-1)
-
-
-@exercise
-def dispatch(answer):
-    """`answer(scores, capacity)` marks which experts get which token: all first choices, then second ones."""
-    for tokens, number, capacity in ((4, 3, 2), (6, 4, 1), (32, 8, 8), (32, 8, 0), (32, 8, 32)):
-        scores = _scores(tokens, number, tokens)
-        chosen = scores.topk(2).indices
-        kept = torch.tensor(experts.dispatch(chosen.tolist(), number, capacity).kept)
-        expected = torch.zeros(tokens, number).scatter(1, chosen, kept.float())
-        given = f"With {tokens} tokens, {number} experts and room for {capacity}"
-        got = answer(scores.clone(), capacity)
-        is_returned(got)
-        got = torch.as_tensor(got).float()
-        assert got.shape == expected.shape, (
-            f"{given} the shape is {tuple(got.shape)}, not {tuple(expected.shape)}."
-        )
-        most = int(got.sum(0).max())
-        assert most <= capacity, f"{given} an expert gets {most} tokens."
-        wrong = (got != expected).any(1).nonzero().flatten().tolist()
-        if wrong:
-            token = wrong[0]
-            first, second = chosen[token].tolist()
-            want = [e for e, its in zip((first, second), kept[token].tolist()) if its]
-            raise AssertionError(
-                f"{given}, token {token} wants {first}, then {second}, and should get {want}, not "
-                f"{got[token].nonzero().flatten().tolist()}. Who is served before its second choice?"
-            )
-    return "As the arithmetic has it: first choices first, earlier tokens before later ones."
-
-
-@exercise
-def nudge(answer):
-    """`answer(bias, chosen, rate)`, on ranks with choices of their own, is the bias after one step."""
-    number, rate = 6, 0.25
-    choices = [_scores(20, number, seed).topk(2).indices for seed in range(4)]
-    bias = torch.linspace(0, 1, number)
-
-    def on_rank():
-        got = answer(bias.clone(), choices[dist.get_rank()].clone(), rate)
-        dist.barrier()
-        return got
-
-    load = torch.bincount(torch.cat(choices).flatten(), minlength=number).float()
-    expected = bias + rate * (load.mean() - load).sign()
-    results = launch(on_rank, world_size=4, timeout=SECONDS)
-    for got in results:
-        is_returned(got)
-    alone = any(not torch.allclose(got, results[0]) for got in results)
-    assert not alone, "The ranks have different biases, so a token's experts depend on the rank it is on."
-    up = bias - rate * (load.mean() - load).sign()
-    assert not torch.allclose(results[0], up), (
-        "That is the other way: an expert with too little to do goes up."
-    )
-    assert torch.allclose(results[0], expected), (
-        f"The bias is {[round(b, 2) for b in results[0].tolist()]}, and one process with all tokens says "
-        f"{[round(b, 2) for b in expected.tolist()]}."
-    )
-    return "The bias of one process that sees all tokens, on every rank."
 
 
 @exercise
@@ -94,3 +29,36 @@ def megabytes_sent(answer):
         assert abs(answer / (expected * factor) - 1) > 0.01, hint
     assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not 4 times (p−1)/p of k·f·S·h elements."
     return f"{expected:.0f} MB, from each rank, for each layer."
+
+
+@exercise
+def average(answer):
+    """`answer(gradient, of_expert, same)` on 4 ranks with two copies of the experts, each on two ranks."""
+    whole = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))  # a row for each rank
+
+    def on_rank():
+        rank = dist.get_rank()
+        same = [dist.new_group(members) for members in ([0, 2], [1, 3])][rank % 2]
+        expert, gate = whole[rank].clone(), whole[rank].clone()
+        answer(expert, True, same)
+        answer(gate, False, same)
+        dist.barrier()
+        return expert, gate
+
+    copies = whole[[0, 1]] + whole[[2, 3]]  # each expert's sum over the two ranks that hold it
+    results = launch(on_rank, world_size=4, timeout=SECONDS)
+    for rank, (expert, gate) in enumerate(results):
+        assert torch.allclose(gate, whole.mean(0)), (
+            f"On rank {rank} a gradient of the gate is not the mean over the four ranks."
+        )
+        for wrong, hint in (
+            (whole[rank], "is unchanged. Its other copy has seen the tokens of two more ranks."),
+            (whole.mean(0), "is averaged over all ranks, and so over different experts."),
+            (copies[rank % 2] / 2, "is twice too large. Of how many ranks' tokens is it already the sum?"),
+            (copies[rank % 2], "is a sum. What divides the losses of four ranks?"),
+        ):
+            assert not torch.allclose(expert, wrong), f"On rank {rank} the gradient of an expert {hint}"
+        assert torch.allclose(expert, copies[rank % 2] / 4), (
+            f"On rank {rank} the gradient of an expert is not that of the mean loss over the four ranks."
+        )
+    return "The gradients of the mean loss over four ranks, and no expert mixed with another."

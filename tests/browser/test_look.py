@@ -85,6 +85,16 @@ def test_imports_wait_until_they_are_asked_for_by_key_or_by_their_address(opened
     assert linked.locator("#imports-cell").is_visible()
 
 
+def test_what_goes_deeper_waits_until_it_is_asked_for_by_key_or_by_its_address(opened):
+    deeper = "notebooks/combining/experts.html"
+    page = opened(deeper)
+    heading, cell = page.get_by_role("heading", name="Deeper: against torch"), page.locator("#kind-cell")
+    assert heading.is_visible() and not cell.is_visible()
+    page.locator(".ar-deeper", has=cell).locator("> summary").press("Enter")
+    assert "assert" in cell.inner_text()
+    assert opened(f"{deeper}#kind-cell").locator("#kind-cell").is_visible()
+
+
 # ---- in the dark ----
 
 

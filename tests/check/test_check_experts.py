@@ -1,57 +1,12 @@
-"""The checks of the chapter Experts say ✓ to right answers and ✗, with a hint, to wrong ones."""
+"""The checks of the chapter Experts: a router and two all-to-alls."""
 
 import pytest
-import torch
 import torch.distributed as dist
 from verdicts import verdict
 
 from allranks.check import experts
-from allranks.parallel.experts import places
 
-
-def first_choices_first(scores, capacity):
-    chosen = scores.topk(2).indices
-    kept = places(chosen, scores.shape[1]) < capacity
-    return torch.zeros_like(scores).scatter(1, chosen, kept.float())
-
-
-def token_by_token(scores, capacity):
-    mask, taken = torch.zeros_like(scores), [0] * scores.shape[1]
-    for token, pair in enumerate(scores.topk(2).indices.tolist()):
-        for expert in pair:
-            if taken[expert] < capacity:
-                mask[token, expert] = 1
-                taken[expert] += 1
-    return mask
-
-
-def without_limit(scores, capacity):
-    return torch.zeros_like(scores).scatter(1, scores.topk(2).indices, 1)
-
-
-def test_first_choices_go_before_second_ones(capsys):
-    assert verdict(capsys, experts.dispatch, first_choices_first).startswith("✓")
-    assert "before its second choice" in verdict(capsys, experts.dispatch, token_by_token)
-    assert "an expert gets" in verdict(capsys, experts.dispatch, without_limit)
-    assert "returns nothing" in verdict(capsys, experts.dispatch, lambda scores, capacity: None)
-    assert "the shape is" in verdict(capsys, experts.dispatch, lambda scores, capacity: scores[:1])
-
-
-def step(bias, chosen, rate, reduce=True):
-    load = torch.bincount(chosen.flatten(), minlength=len(bias)).float()
-    if reduce:
-        dist.all_reduce(load)
-    return bias + rate * (load.mean() - load).sign()
-
-
-def test_a_bias_is_that_of_all_tokens(capsys):
-    assert verdict(capsys, experts.nudge, step).startswith("✓")
-    alone = verdict(capsys, experts.nudge, lambda *given: step(*given, reduce=False))
-    assert "different biases" in alone
-    other = verdict(capsys, experts.nudge, lambda bias, chosen, rate: step(bias, chosen, -rate))
-    assert "other way" in other
-    assert "one process" in verdict(capsys, experts.nudge, lambda bias, chosen, rate: bias)
-    assert "returns nothing" in verdict(capsys, experts.nudge, lambda bias, chosen, rate: None)
+AVG = dist.ReduceOp.AVG
 
 
 @pytest.mark.parametrize(
@@ -68,3 +23,58 @@ def test_a_bias_is_that_of_all_tokens(capsys):
 )
 def test_what_a_layer_of_mixtral_sends(capsys, answer, says):
     assert says in verdict(capsys, experts.megabytes_sent, answer)
+
+
+def as_one_process(gradient, of_expert, same):
+    if of_expert:
+        dist.all_reduce(gradient, group=same)
+        gradient /= dist.get_world_size()
+    else:
+        dist.all_reduce(gradient, op=AVG)
+
+
+def like_data_parallelism(gradient, of_expert, same):
+    dist.all_reduce(gradient, op=AVG)
+
+
+def left_alone(gradient, of_expert, same):
+    if not of_expert:
+        dist.all_reduce(gradient, op=AVG)
+
+
+def mean_of_the_copies(gradient, of_expert, same):
+    dist.all_reduce(gradient, op=AVG, group=same if of_expert else None)
+
+
+def sum_of_the_copies(gradient, of_expert, same):
+    if of_expert:
+        dist.all_reduce(gradient, group=same)
+    else:
+        dist.all_reduce(gradient, op=AVG)
+
+
+def divided_alone(gradient, of_expert, same):
+    if of_expert:
+        gradient /= 4
+    else:
+        dist.all_reduce(gradient, op=AVG)
+
+
+def over_two_ranks(gradient, of_expert, same):
+    dist.all_reduce(gradient, op=AVG, group=same)
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (as_one_process, "✓"),
+        (like_data_parallelism, "different experts"),
+        (left_alone, "unchanged"),
+        (mean_of_the_copies, "twice too large"),
+        (sum_of_the_copies, "is a sum"),
+        (divided_alone, "is not that of the mean loss"),
+        (over_two_ranks, "gradient of the gate"),
+    ],
+)
+def test_copies_of_an_expert_are_added_and_divided_by_all_ranks(capsys, answer, says):
+    assert says in verdict(capsys, experts.average, answer)
