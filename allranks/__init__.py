@@ -12,7 +12,7 @@ Three layers, each of which imports nothing from those below it in this table:
                   precision attention experts streams lowering batches compression
                   local_updates parameter_server deepspeed_config muon inference failures profiles
     torch         what ranks run, and what counts what they do
-                  private launch trace model parallel serving nccl host_syncs hang
+                  private launch trace model parallel serving nccl host_syncs hang fake
     presentation  what readers see
                   plots explorers check claims grading merging __main__
 """

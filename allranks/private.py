@@ -111,6 +111,26 @@ def unseen():
         yield
 
 
+def fake_world(rank, world_size):
+    """Make this process rank `rank` of a world of fake groups: each collective is done at once, by nobody."""
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+
+
+def fake_tensors():
+    """A block in which tensors have a shape, a dtype and a device, and no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def storage_of(tensor):
+    """What tells a tensor's storage apart from all others; a fake one has no address."""
+    return tensor.untyped_storage()._cdata
+
+
 def cpu_kernels():
     """What an operator's CPU kernel is called by, once another one has been registered above it."""
     import torch

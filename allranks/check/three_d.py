@@ -1,19 +1,18 @@
-"""The exercises of the chapter Three dimensions."""
+"""The exercises of the chapter Three axes: data, tensor and pipeline."""
 
 import math
 
 import torch
 import torch.distributed as dist
 
-from allranks import launch, schedules, topology
+from allranks import launch, topology
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_returned
 from allranks.parallel.combine import groups_of
 
 SECONDS = 20.0
 SIZES = {"dp": 2, "pp": 2, "tp": 2}
 LIMIT = 1.0
-STAGES, BATCH, GPUS, TENSOR = 64, 3072, 3072, 8  # the last row of Narayanan et al. 2021, Table 1
 
 
 @exercise
@@ -88,22 +87,3 @@ def clip(answer):
                 "one process: they are scaled, in place, by limit/norm if that is below 1."
             )
     return "The norm of one process, and its gradients, on all eight ranks."
-
-
-@exercise
-def bubble(answer):
-    """`answer`: the idle share of a step in Table 1's last row, with 1F1B and micro-batches of one."""
-    microbatches = BATCH * TENSOR * STAGES // GPUS
-    expected = schedules.bubble_of_total("one_f_one_b", STAGES, microbatches)
-    is_filled(answer)
-    for wrong, hint in (
-        (
-            schedules.bubble_of_ideal("one_f_one_b", STAGES, microbatches),
-            "That is idle time over *working* time.",
-        ),
-        (schedules.bubble_of_total("one_f_one_b", STAGES, BATCH), "The batch is shared by n/(t·p) replicas."),
-        (100 * expected, "A share is a number between 0 and 1."),
-    ):
-        assert abs(answer - wrong) > 2e-3 * wrong, hint
-    assert abs(answer / expected - 1) < 0.01, "(p−1)/(m+p−1), where m is the batch of one replica."
-    return f"{expected:.1%} of the time, with {microbatches} micro-batches in 64 stages."

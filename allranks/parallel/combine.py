@@ -5,13 +5,15 @@ each axis, and the code of an axis (`allranks.parallel.tensor`, `allranks.parall
 group and nothing else (Narayanan et al. 2021, section 3).
 """
 
+import functools
 import math
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from allranks.parallel.tensor import cut_parameters, total
+from allranks.parallel.pipeline import Mail, Stage, step
+from allranks.parallel.tensor import cut_parameters, parallel_cross_entropy, parallelize, total
 
 
 def groups_of(sizes):
@@ -55,6 +57,31 @@ class Part(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x)) if self.last else x
+
+
+def build(model, groups, program, sequences, microbatches):
+    """Return (pipe, part): this rank's `Part` of the running model, and what runs it through the pipeline.
+
+    groups: this rank's, along "dp", "pp" and "tp". program: the exchanges of every stage of the pp group, as
+    `allranks.lowering.lower` gives them in `steps`. sequences: of the whole batch; a replica takes an equal
+    part of them, in so many equal micro-batches. `pipe(inputs, targets)`, lists of micro-batches of tokens,
+    leaves in the part the gradients of the replica's mean loss, and returns that loss, or 0 before the last
+    stage.
+    """
+    tp, pp, dp = (groups[axis] for axis in ("tp", "pp", "dp"))
+    place, last = dist.get_rank(pp), pp.size() - 1
+    positions, hidden = model.position.weight.shape
+    part = Part(parallelize(model, tp), place, pp.size())
+
+    def share_of_loss(logits, targets):
+        logits, targets = logits.flatten(0, 1), targets.flatten()
+        return parallel_cross_entropy(logits, targets, tp) / microbatches
+
+    stage = Stage(part, place, share_of_loss if place == last else None)
+    b = sequences // dp.size() // microbatches
+    device = next(part.parameters()).device
+    mail = Mail(torch.empty(b, positions, hidden, device=device), pp)
+    return functools.partial(step, {place: stage}, mail, program[place]), part
 
 
 def gradient_norm(part, groups):

@@ -1,4 +1,4 @@
-"""The checks of the chapter Three dimensions say ✓ to right answers and ✗, with a hint, to wrong ones."""
+"""The checks of the chapter Three axes: data, tensor and pipeline."""
 
 import pytest
 import torch
@@ -66,18 +66,3 @@ def clip(gradients, groups, limit, axes=("tp", "pp", "dp"), count=2):
 )
 def test_clipping(capsys, answer, said):
     assert said in verdict(capsys, three_d.clip, answer)
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        (63 / (512 + 63), "✓ 11.0% of the time, with 512 micro-batches"),
-        (63 / 512, "✗ That is idle time over *working* time"),
-        (63 / (3072 + 63), "✗ The batch is shared"),
-        (10.96, "✗ A share is a number between 0 and 1"),
-        (0.5, "✗ (p−1)/(m+p−1)"),
-        (None, "✗ Put a number in the place of None"),
-    ],
-)
-def test_the_bubble(capsys, answer, said):
-    assert said in verdict(capsys, three_d.bubble, answer)

@@ -10,9 +10,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from allranks import launch, memory, topology
 from allranks.lowering import lower
 from allranks.model import GPT, digits, loss_of
-from allranks.parallel.combine import Part, gradient_norm, groups_of
-from allranks.parallel.pipeline import Mail, Stage, step
-from allranks.parallel.tensor import cut_parameters, parallel_cross_entropy, parallelize
+from allranks.parallel.combine import Part, build, gradient_norm, groups_of
+from allranks.parallel.tensor import cut_parameters
 from allranks.schedules import one_f_one_b
 from allranks.transformer import PRESETS
 
@@ -43,25 +42,17 @@ def test_the_groups_are_those_of_torch_s_mesh_and_of_the_topology(sizes):
 
 def one_step(sizes, tokens):
     groups = groups_of(sizes)
-    tp, pp, dp = (groups[axis] for axis in ("tp", "pp", "dp"))
-    stages, place, d = dist.get_world_size(pp), dist.get_rank(pp), dist.get_world_size(dp)
-    part = Part(parallelize(new_model(), tp), place, stages)
-
-    def mean_loss(logits, targets):
-        return parallel_cross_entropy(logits.flatten(0, 1), targets.flatten(), tp) / MICROBATCHES
-
-    stage = Stage(part, place, mean_loss if place == stages - 1 else None)
-    mail = Mail(torch.empty(len(tokens) // d // MICROBATCHES, 64, 64), pp)
+    pp, dp = groups["pp"], groups["dp"]
+    d, program = dist.get_world_size(dp), lower(one_f_one_b(dist.get_world_size(pp), MICROBATCHES)).steps
+    pipe, part = build(new_model(), groups, program, len(tokens), MICROBATCHES)
     mine = tokens.chunk(d)[dist.get_rank(dp)]
-    inputs, targets = mine[:, :-1].chunk(MICROBATCHES), mine[:, 1:].chunk(MICROBATCHES)
-    program = lower(one_f_one_b(stages, MICROBATCHES)).steps[place]
-    loss = step({place: stage}, mail, program, inputs, targets).item()
+    loss = pipe(mine[:, :-1].chunk(MICROBATCHES), mine[:, 1:].chunk(MICROBATCHES)).item()
     for p in part.parameters():
         dist.all_reduce(p.grad, op=dist.ReduceOp.AVG, group=dp)
     norm = gradient_norm(part, groups)
     dist.barrier()
     cut = sum(p.numel() for p in cut_parameters(part))
-    return loss, norm.item(), sum(p.numel() for p in part.parameters()), cut, place
+    return loss, norm.item(), sum(p.numel() for p in part.parameters()), cut, dist.get_rank(pp)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1), (1, 4, 1)])

@@ -316,3 +316,17 @@ def test_an_executors_work_and_who_awaits_it_are_found_or_a_cancelled_launch_goe
     assert isinstance(found["future"], concurrent.futures.Future)
     assert private.work_of_this_thread() is None
     assert threading.active_count() >= 1
+
+
+def in_a_fake_world():
+    dist.destroy_process_group()
+    private.fake_world(5, 64)
+    with private.fake_tensors():
+        x = torch.ones(10**12)
+        dist.all_reduce(x)
+        halves = [private.storage_of(t) for t in x.chunk(2)]
+        return dist.get_rank(), dist.get_world_size(), x.nbytes, len({*halves, private.storage_of(x + 1)})
+
+
+def test_one_process_is_one_of_many_without_memory_or_large_worlds_are_not_counted():
+    assert launch(in_a_fake_world, world_size=1) == [(5, 64, 4 * 10**12, 2)]

@@ -15,11 +15,10 @@ def fold(app, doctree, docname: str) -> None:
     if app.builder.format != "html":
         return
     for section in list(doctree.findall(nodes.section)):
-        title = next(section.findall(nodes.title)).astext()
+        at = section.first_child_matching_class(nodes.title)
         notes = any("instructor" in box["classes"] for box in section.findall(nodes.Admonition))
-        if title.startswith("Deeper") and not notes:
-            at = section.first_child_matching_class(nodes.title) + 1
-            section.insert(at, nodes.raw("", OPENS, format="html"))
+        if at is not None and section[at].astext().startswith("Deeper") and not notes:
+            section.insert(at + 1, nodes.raw("", OPENS, format="html"))
             section.append(nodes.raw("", "</details>\n", format="html"))
 
 

@@ -1,0 +1,39 @@
+"""The checks of the chapter Three axes measured."""
+
+import pytest
+from verdicts import verdict
+
+from allranks.check import three_d_measured
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (63 / (512 + 63), "✓ 11.0% of the time, with 512 micro-batches"),
+        (63 / 512, "✗ That is idle time over *working* time"),
+        (63 / (3072 + 63), "✗ The batch is shared"),
+        (10.96, "✗ A share is a number between 0 and 1"),
+        (0.5, "✗ (p−1)/(m+p−1)"),
+        (None, "✗ Put a number in the place of None"),
+    ],
+)
+def test_the_bubble(capsys, answer, said):
+    assert said in verdict(capsys, three_d_measured.bubble, answer)
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (8.7, "✓ 8.7 GB"),
+        (2 * 23 / 24 * 2 * 145.6 / 64, "✓ 8.7 GB"),
+        (2 * 23 / 24 * 2 * 145.6, "✗ That is for the whole model"),
+        (2 * 23 / 24 * 2 * 145.6 / 8, "✗ A part is an eighth of each layer"),
+        (23 / 24 * 2 * 145.6 / 64, "✗ An all-reduce is a reduce-scatter and an all-gather"),
+        (2 * 23 / 24 * 4 * 145.6 / 64, "✗ That is 4 bytes"),
+        (8.7 * 24, "✗ A rank sends twice its part"),
+        (1, "✗ 2 (d−1)/d"),
+        (None, "✗ Put a number in the place of None"),
+    ],
+)
+def test_what_is_sent_along_dp(capsys, answer, said):
+    assert said in verdict(capsys, three_d_measured.gigabytes_along_dp, answer)
