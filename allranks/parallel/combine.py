@@ -12,8 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from allranks.parallel import tensor
 from allranks.parallel.pipeline import Mail, Stage, step
-from allranks.parallel.tensor import cut_parameters, parallel_cross_entropy, parallelize, total
+from allranks.parallel.tensor import cut_parameters, total
 
 
 def groups_of(sizes):
@@ -71,11 +72,11 @@ def build(model, groups, program, sequences, microbatches):
     tp, pp, dp = (groups[axis] for axis in ("tp", "pp", "dp"))
     place, last = dist.get_rank(pp), pp.size() - 1
     positions, hidden = model.position.weight.shape
-    part = Part(parallelize(model, tp), place, pp.size())
+    part = Part(tensor.parallelize(model, tp), place, pp.size())
 
     def share_of_loss(logits, targets):
         logits, targets = logits.flatten(0, 1), targets.flatten()
-        return parallel_cross_entropy(logits, targets, tp) / microbatches
+        return tensor.parallel_cross_entropy(logits, targets, tp) / microbatches
 
     stage = Stage(part, place, share_of_loss if place == last else None)
     b = sequences // dp.size() // microbatches
