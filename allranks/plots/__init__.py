@@ -18,7 +18,7 @@ from allranks.plots.curves import (
     roofline,
     utilization,
 )
-from allranks.plots.graphs import blocks, cuts, networks, who_sends_to_whom
+from allranks.plots.graphs import blocks, cuts, networks, rank_groups, who_sends_to_whom
 from allranks.plots.recorded import traces
 from allranks.plots.samples import pictures
 from allranks.plots.serving import break_even, grouped, token_times
@@ -65,6 +65,7 @@ __all__ = [
     "percentages",
     "pictures",
     "queues",
+    "rank_groups",
     "ratios",
     "roofline",
     "sent_by_rank",

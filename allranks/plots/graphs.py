@@ -94,6 +94,23 @@ def blocks(rows):
     plt.show()
 
 
+def rank_groups(rows):
+    """Draw the ranks of each of `rows`, a dict from a label to groups of ranks, each in the colour of its group."""
+    size = max(len(sum(map(tuple, groups), ())) for groups in rows.values())
+    figure, axes = plt.subplots(len(rows), 1, figsize=(min(6, 0.75 * size), 0.85 * len(rows)), squeeze=False)
+    for axis, (label, groups) in zip(axes[:, 0], rows.items(), strict=True):
+        for number, group in enumerate(groups):
+            for rank in group:
+                style = {"facecolor": f"C{number % 10}", "alpha": 0.3, "edgecolor": "gray"}
+                axis.add_patch(plt.Rectangle((rank + 0.05, 0), 0.9, 1, hatch="/.x+"[number % 4], **style))
+                axis.text(rank + 0.5, 0.5, f"{rank}", ha="center", va="center", fontsize=9)
+        axis.set(xlim=(0, size), ylim=(-0.1, 1.1), xticks=[], yticks=[])
+        axis.set_title(label, fontsize=9, loc="left")
+        axis.spines[:].set_visible(False)
+    figure.tight_layout()
+    plt.show()
+
+
 def cuts(panels):
     """Draw who holds what; `panels` maps a label to (tokens, weights).
 

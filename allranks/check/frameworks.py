@@ -1,0 +1,57 @@
+"""The exercises of the chapter on frameworks."""
+
+from allranks import framework_config
+from allranks.check import exercise
+from allranks.check.stubs import is_filled, is_returned
+
+FLAGS, RANKS, RANK = "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2", 32, 11
+LAYOUTS = (
+    ("--tensor-model-parallel-size 2", 8),
+    ("--tensor-model-parallel-size 2 --use-distributed-optimizer", 8),
+    ("--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --context-parallel-size 2", 64),
+    ("--pipeline-model-parallel-size 4 --use-distributed-optimizer", 16),
+)
+
+
+@exercise
+def group(answer):
+    """`answer`: the ranks with which rank 11 averages its gradients, itself included."""
+    is_filled(answer, "the ranks of a group")
+    setup = framework_config.megatron(FLAGS, RANKS)
+    right = {axis: framework_config.group_of(RANK, setup, axis) for axis in ("tp", "pp", "dp")}
+    found = tuple(sorted(answer))
+    assert found != right["tp"], "These ranks share every layer with rank 11, and so have other weights: tp."
+    assert found != right["pp"], "These ranks have other layers: they are the pipeline that rank 11 is in."
+    assert RANK in found, f"Rank {RANK} is in its own group."
+    assert all(isinstance(rank, int) and rank < RANKS for rank in found), (
+        f"Ranks are whole numbers below {RANKS}."
+    )
+    assert not any(rank >= RANKS // 2 for rank in found), (
+        f"Ranks from {RANKS // 2} are in the second stage of the pipeline, and rank {RANK} is in the first."
+    )
+    assert len(found) == len(right["dp"]), f"{RANKS} ranks ÷ (tp 4 × pp 2) are {len(right['dp'])} replicas."
+    assert found == right["dp"], "Ranks of one tp group are next to each other; dp steps over tp groups."
+    return f"Ranks {', '.join(map(str, found))}: one of each tp group in the first stage."
+
+
+@exercise
+def translate(answer):
+    """`answer(flags, world_size)`: torchtitan's degrees for the groups of Megatron-LM's flags."""
+    for flags, world_size in LAYOUTS:
+        wanted = framework_config.megatron(flags, world_size)
+        degrees = answer(flags, world_size)
+        is_returned(degrees, "a dict of degrees", "translate")
+        where = f"{flags.replace('--', '')} on {world_size} ranks"
+        try:
+            found = framework_config.torchtitan(degrees, world_size)
+        except ValueError as error:
+            raise AssertionError(f"torchtitan refuses it for {where}: {error}.") from None
+        for axis in ("tp", "cp", "pp", "dp"):
+            ours, theirs = (framework_config.group_of(0, setup, axis) for setup in (found, wanted))
+            assert ours == theirs, f"For {where}, rank 0's {axis} group is {ours}; Megatron-LM has {theirs}."
+        kinds = dict(wanted.mesh)
+        assert found.mesh == wanted.mesh, (
+            f"For {where}, Megatron-LM {'shards' if kinds['dp_shard'] > 1 else 'replicates'} over dp: left out, "
+            "data_parallel_shard_degree takes all ranks that are left, so that both degrees have to be given."
+        )
+    return "The same groups from both, sharded where Megatron-LM shards and replicated where it replicates."
