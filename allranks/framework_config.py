@@ -1,9 +1,9 @@
 """Which groups does a framework's configuration make of the ranks? Four frameworks' names, one mesh.
 
 Read from torchtitan 0.3.0 (`distributed/parallel_dims.py`), Megatron-Core 0.16.1 (`core/parallel_state.py`),
-Accelerate 1.15.0 (`parallelism_config.py`) and DeepSpeed 0.19.8 (`__init__.py`, `utils/groups.py`, `runtime/pipe`).
-The model: ranks are numbered from 0, and the first axis of a mesh varies fastest. Settings that change no group
-are passed over; a size that is not known is refused.
+Accelerate 1.15.0 (`parallelism_config.py`) and DeepSpeed 0.19.8 (`__init__.py`, `utils/groups.py`,
+`runtime/pipe`). The model: ranks are numbered from 0, and the first axis of a mesh varies fastest. Settings that
+change no group are passed over; a size that is not known is refused.
 """
 
 from collections import namedtuple
@@ -39,8 +39,8 @@ ACCELERATE = {
 class Setup(namedtuple("Setup", "mesh experts zero_stage")):
     """Two meshes of the same ranks, (axis, size) from the fastest, and ZeRO's stage.
 
-    mesh: tp, cp, dp_shard, dp_replicate, pp. experts: what the ranks are to the experts of a mixture: etp (their
-    own tensor parallelism), ep, expert_dp, pp.
+    mesh: tp, cp, dp_shard, dp_replicate, pp. experts: what the ranks are to the experts of a mixture: etp
+    (their own tensor parallelism), ep, expert_dp, pp.
     """
 
     __slots__ = ()
@@ -61,8 +61,8 @@ def group_of(rank, setup, axis):
 def torchtitan(parallelism, world_size):
     """The `Setup` of torchtitan's section `parallelism`, a dict, on `world_size` ranks.
 
-    data_parallel_shard_degree is -1 if it is not given: all ranks that are left. Experts share the ranks of tp,
-    cp and dp_shard, the fastest first.
+    data_parallel_shard_degree is -1 if it is not given: all ranks that are left. Experts share the ranks of
+    tp, cp and dp_shard, the fastest first.
     """
     sizes = _sizes(_dict("parallelism", parallelism), TITAN, "_degree", "torchtitan")
     if sizes["dp_shard"] == 1 and "data_parallel_shard_degree" not in parallelism:
@@ -82,8 +82,8 @@ def torchtitan(parallelism, world_size):
 def megatron(flags, world_size):
     """The `Setup` of Megatron-LM's command line `flags`, a string, on `world_size` ranks; dp is what is left.
 
-    Experts are split by tensor parallelism as all else is, unless --expert-tensor-parallel-size says otherwise,
-    so that their groups step over the ranks of tp.
+    Experts are split by tensor parallelism as all else is, unless --expert-tensor-parallel-size says
+    otherwise, so that their groups step over the ranks of tp.
     """
     if not isinstance(flags, str):
         raise ValueError(f"flags must be a command line, a string, not {flags!r}")
@@ -145,7 +145,8 @@ def deepspeed(config, world_size, stages=1):
         sizes["cp"] = whole("sequence_parallel_size", config["sequence_parallel_size"])
     if stages > 1 and stage > 1:
         raise ValueError(
-            f"stage {stage} of ZeRO with {stages} stages of a pipeline; allowed: stages 0 and 1; lower stage to 1"
+            f"stage {stage} of ZeRO with {stages} stages of a pipeline; allowed: stages 0 and 1; "
+            "lower stage to 1"
         )
     others = sizes["tp"] * sizes["cp"] * sizes["pp"]
     multiple("world_size", whole("world_size", world_size), "tp × sp × stages", others)
@@ -180,7 +181,7 @@ def _fills(sizes, world_size):
     if product != whole("world_size", world_size):
         text = " × ".join(f"{axis} {sizes[axis]}" for axis in DENSE)
         raise ValueError(
-            f"{text} is {product}; allowed: {world_size}, the number of ranks; change a size, or the number of ranks"
+            f"{text} is {product}; allowed: {world_size}, the number of ranks; change a size, or that number"
         )
 
 
@@ -188,5 +189,10 @@ def _setup(sizes, world_size, stage, etp):
     mesh = tuple((axis, sizes[axis]) for axis in DENSE)
     each = world_size // sizes["pp"]
     multiple(f"the {each} ranks of a stage", each, "etp × ep", etp * sizes["ep"])
-    experts = (("etp", etp), ("ep", sizes["ep"]), ("expert_dp", each // (etp * sizes["ep"])), ("pp", sizes["pp"]))
+    experts = (
+        ("etp", etp),
+        ("ep", sizes["ep"]),
+        ("expert_dp", each // (etp * sizes["ep"])),
+        ("pp", sizes["pp"]),
+    )
     return Setup(mesh, experts, stage)

@@ -95,7 +95,7 @@ def blocks(rows):
 
 
 def rank_groups(rows):
-    """Draw the ranks of each of `rows`, a dict from a label to groups of ranks, each in the colour of its group."""
+    """Draw ranks in the colours of their groups; `rows` maps a label to groups, tuples of ranks."""
     size = max(len(sum(map(tuple, groups), ())) for groups in rows.values())
     figure, axes = plt.subplots(len(rows), 1, figsize=(min(6, 0.75 * size), 0.85 * len(rows)), squeeze=False)
     for axis, (label, groups) in zip(axes[:, 0], rows.items(), strict=True):

@@ -211,6 +211,30 @@ HERE = {
         {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "fp16": {"enabled": True}},
         '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}',
     ),
+    "framework_config.(torchtitan|megatron|accelerate|deepspeed).world_size": choice(8, 16, 64),
+    "framework_config.torchtitan.parallelism": choice(
+        {"tensor_parallel_degree": 2, "expert_parallel_degree": 4},
+        {"data_parallel_shard_degree": 4, "data_parallel_replicate_degree": 2},
+        {"pipeline_parallel_degree": 3},
+    ),
+    "framework_config.megatron.flags": choice(
+        "--tensor-model-parallel-size 2 --expert-model-parallel-size=4",
+        "--pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping --use-distributed-optimizer",
+        "--context-parallel-size 3",
+    ),
+    "framework_config.accelerate.parallelism": choice(
+        {}, {"tp_size": 2, "dp_shard_size": 4}, {"parallelism_config_cp_size": 8, "sp_size": 2}
+    ),
+    "framework_config.deepspeed.config": choice(
+        {"zero_optimization": {"stage": 1}},
+        {"tensor_parallel": {"autotp_size": 2}},
+        {"data_parallel_size": 4},
+    ),
+    "framework_config.deepspeed.stages": choice(1, 2),
+    "framework_config.group_of.setup": st.just(
+        "framework_config.megatron('--tensor-model-parallel-size 2', 8)"
+    ),
+    "framework_config.group_of.axis": choice("tp", "dp", "ep", "pp", "sp"),
     "hardware.by_name.records": st.just("[hardware.LINKS['nvlink-4'], hardware.LINKS['pcie-5']]"),
     "hardware.(accelerator|peak|ridge).name": key_of(table("hardware", "ACCELERATORS")),
     "hardware.link.name": key_of(table("hardware", "LINKS")),
