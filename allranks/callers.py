@@ -1,7 +1,7 @@
 """Which function of a library asked for each collective? The Python stack says it, in torch's dispatcher.
 
-The first frame outside the plumbing (torch's wrappers, a library's own module of collectives) is the line that
-a reader of the library's source wants to find. torch's DDP asks from C++: there the stack ends in autograd.
+The first frame outside the plumbing (torch's wrappers, a library's own module of collectives) is the line
+that a reader of the source wants to find. torch's DDP asks from C++: there the stack ends in autograd.
 """
 
 import sys

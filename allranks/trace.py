@@ -72,6 +72,7 @@ class trace(private.dispatch_mode()):
     counted.calls   # Counter({'all_reduce': 1})
     counted.bytes   # Counter({'all_reduce': 4000}): of the messages
     counted.sent    # 6000.0 with 4 ranks: predicted from the calls, by `allranks.collectives`
+    counted.sent_by_kind  # Counter({'all_reduce': 6000.0})
     counted.wire    # 7728: what all its TCP connections have sent; None without gloo or Linux
     counted.log     # every `Call`, in order
     counted.host_syncs  # Counter({'item': 1}): what would have stopped the host on a GPU
@@ -124,6 +125,13 @@ class trace(private.dispatch_mode()):
     @property
     def host_syncs(self):
         return Counter(self._syncs.found)
+
+    @property
+    def sent_by_kind(self):
+        total = Counter()
+        for call in self.log:
+            total[call.kind] += SENT[call.kind](call.nbytes, call.group_size)
+        return total
 
     @property
     def sent(self):

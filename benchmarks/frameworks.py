@@ -1,4 +1,4 @@
-"""What Megatron-Core and torchtitan do with the running model and its ranks, for *Frameworks* to compare with.
+"""What Megatron-Core and torchtitan do with the running model and its ranks, recorded for *Frameworks*.
 
     pip install --no-deps --target .frameworks megatron-core==0.16.1 torchtitan==0.3.0 \
         spmd_types==0.2.3 tyro typeguard docstring_parser

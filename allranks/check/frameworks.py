@@ -51,7 +51,7 @@ def translate(answer):
             assert ours == theirs, f"For {where}, rank 0's {axis} group is {ours}; Megatron-LM has {theirs}."
         kinds = dict(wanted.mesh)
         assert found.mesh == wanted.mesh, (
-            f"For {where}, Megatron-LM {'shards' if kinds['dp_shard'] > 1 else 'replicates'} over dp: left "
-            "out, data_parallel_shard_degree takes all ranks that are left, so that both degrees have to be given."
+            f"For {where}, Megatron-LM {'shards' if kinds['dp_shard'] > 1 else 'replicates'} over dp: give "
+            "both degrees, because data_parallel_shard_degree, left out, takes all ranks that are left."
         )
     return "The same groups from both, sharded where Megatron-LM shards and replicated where it replicates."

@@ -17,25 +17,30 @@ class WithoutBias(torch.nn.Module):
         return self.layer(x)[0]
 
 
+def part_of(linear, by_rows, config):
+    from megatron.core.tensor_parallel import layers
+
+    kind = layers.RowParallelLinear if by_rows else layers.ColumnParallelLinear
+    options = {"input_is_parallel": True} if by_rows else {"gather_output": False}
+    options |= {"config": config, "init_method": torch.nn.init.zeros_}
+    shape = linear.in_features, linear.out_features
+    part = kind(*shape, bias=True, skip_bias_add=False, **options)
+    size, rank = dist.get_world_size(), dist.get_rank()
+    with torch.no_grad():
+        part.weight.copy_(linear.weight.chunk(size, int(by_rows))[rank])
+        part.bias.copy_(linear.bias if by_rows else linear.bias.chunk(size)[rank])
+    return WithoutBias(part)
+
+
 def megatron(model):
     from megatron.core import ModelParallelConfig, parallel_state
-    from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
 
-    size, rank = dist.get_world_size(), dist.get_rank()
+    size = dist.get_world_size()
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=size)
-    config = ModelParallelConfig(tensor_model_parallel_size=size, use_cpu_initialization=True)
-    common = {"config": config, "init_method": torch.nn.init.zeros_, "skip_bias_add": False}
+    config = ModelParallelConfig(size, use_cpu_initialization=True)
     for layer in model.layers:
         layer.heads //= size
         for name in ("query", "key", "value", "up", "out", "down"):
-            whole = getattr(layer, name)
-            shape, dim = (whole.in_features, whole.out_features), int(name in ("out", "down"))
-            if dim:
-                part = RowParallelLinear(*shape, bias=True, input_is_parallel=True, **common)
-            else:
-                part = ColumnParallelLinear(*shape, gather_output=False, **common)
-            with torch.no_grad():
-                part.weight.copy_(whole.weight.chunk(size, dim)[rank])
-                part.bias.copy_(whole.bias if dim else whole.bias.chunk(size)[rank])
-            setattr(layer, name, WithoutBias(part))
+            by_rows = name in ("out", "down")
+            setattr(layer, name, part_of(getattr(layer, name), by_rows, config))
     return one_process(model)

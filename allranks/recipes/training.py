@@ -23,8 +23,7 @@ def train(recipe, batches, parts=None):
         "losses": losses,
         "wrapped": type(model).__name__,
         "calls": dict(counted.calls),
-        "bytes": dict(counted.bytes),
-        "sent": counted.sent,
+        "sent": dict(counted.sent_by_kind),
         "asked": sorted({(call.kind, who) for call, who in zip(counted.log, counted.asked, strict=True)}),
     }
 

@@ -51,7 +51,7 @@ def without(name):
         (without("tensor_parallel_degree"), "torchtitan refuses it"),
         (without("data_parallel_shard_degree"), "✓"),
         (without("data_parallel_replicate_degree"), "torchtitan refuses it"),
-        (lambda flags, ranks: {"tensor_parallel_degree": 2}, "both degrees have to be given"),
+        (lambda flags, ranks: {"tensor_parallel_degree": 2}, "give both degrees"),
         (lambda flags, ranks: {}, "rank 0's tp group is (0,)"),
         (lambda flags, ranks: {"tp_degree": 2}, "is not known"),
         (lambda flags, ranks: None, "✗"),
