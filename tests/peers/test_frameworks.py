@@ -6,7 +6,7 @@ import pytest
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from allranks import framework_config, launch, recipes
+from allranks import collectives, framework_config, launch, recipes
 from allranks.model import digits
 
 
@@ -62,6 +62,7 @@ def test_what_a_recipe_sends_is_known_and_who_asked_for_it():
     by_hand, fsdp2 = found[0]["by hand"], found[0]["FSDP2"]
     assert by_hand["losses"] == fsdp2["losses"]
     assert by_hand["calls"] == {"all_reduce": 37} and fsdp2["calls"] == {"all_gather": 5, "reduce_scatter": 3}
+    assert by_hand["sent"] == {"all_reduce": collectives.ring_all_reduce_bytes(4 * 29_312, 2)}
     assert by_hand["asked"] == [("all_reduce", "allranks.recipes.data_parallel.step")]
     assert {who.rpartition(".")[2] for _, who in fsdp2["asked"]} == {"foreach_all_gather", "foreach_reduce"}
 
