@@ -1,0 +1,292 @@
+"""The ten mixed problems at the end of the foundations."""
+
+from allranks import collectives, hardware, memory, precision, topology, transformer
+from allranks.check import exercise
+from allranks.check.answers import all_of, chosen, near
+
+NVLINK, CARD = hardware.link("nvlink-4"), hardware.link("infiniband-ndr")
+GPT3, XL = transformer.PRESETS["gpt3-175b"], transformer.PRESETS["gpt2-xl"]
+SMALL, LARGE = transformer.PRESETS["llama3-8b"], transformer.PRESETS["llama3-70b"]
+SEQUENCES, ROOM = 64, 72  # in a step; GB for states on each GPU
+LAYOUT = ("tp", "pp", "dp")
+MEASURED = (3.01, 0.07, 0.02)  # seconds of tp, pp and dp in the profile
+GROWN = {1024: 5.2, 512: 2.0}  # GB by which a batch of one sequence raises the memory
+
+
+def placed(model, sizes, microbatches, **options):
+    """The axes of `sizes`, a dict from the fastest to the slowest, on nodes of eight H100s."""
+    world_size = sizes["tp"] * sizes["pp"] * sizes["dp"]
+    levels = (
+        topology.Level("node", 8, NVLINK.α, NVLINK.bandwidth, 1),
+        topology.Level("cluster", world_size, CARD.α, CARD.bandwidth, 1),
+    )
+    return topology.place(tuple(sizes.items()), levels, model, microbatches, **options)
+
+
+@exercise
+def plan(answer):
+    """(tp, pp, dp, GB of states, seconds of sending) for Llama 3 70B on 64 GPUs, pp at most 2."""
+    tp, pp, dp, gigabytes, seconds = all_of(answer, 5, "tp, pp, dp, GB, seconds")
+    powers = (1, 2, 4, 8, 16, 32, 64)
+    assert tp in powers and dp in powers and pp in (1, 2) and tp * pp * dp == 64, (
+        "tp, pp and dp are powers of two whose product is 64, and pp is 1 or 2."
+    )
+    parameters = transformer.parameters(LARGE)
+    whole = memory.zero_bytes(parameters, 1, 0) / 1e9
+    states = whole / (tp * pp)
+    assert states <= ROOM, (
+        f"With tp = {tp} and pp = {pp}, states take {states:.0f} GB on each GPU: "
+        "dp copies the model and does not divide it."
+    )
+
+    def sending(*order):
+        sizes = {"tp": tp, "pp": pp, "dp": dp}
+        axes = placed(LARGE, {axis: sizes[axis] for axis in order}, SEQUENCES // dp)
+        return {axis.axis: axis.seconds for axis in axes}
+
+    def wrong(*order):
+        return sum(sending(*order).values())
+
+    here = sending(*LAYOUT)
+    right = sum(here.values())
+    assert tp <= 8, (
+        f"It fits, but tp = {tp} is more than a node, and its all-reduces go through the cards: "
+        f"the GPUs send for {right:.1f} s."
+    )
+    near(
+        gigabytes,
+        states,
+        {
+            2 * parameters / (tp * pp) / 1e9: "Those are the weights. Gradients and Adam take 14 bytes more.",
+            whole / 64: "dp copies the states, and only tp and pp divide them.",
+            whole: "tp and pp divide the states.",
+        },
+    )
+    computing = transformer.step_flops(LARGE, SEQUENCES) / 64 / (hardware.peak("h100") / 2)
+    near(
+        seconds,
+        right,
+        {
+            wrong("dp", "tp", "pp"): "dp varies fastest there, and takes tp's place in the node.",
+            wrong("pp", "tp", "dp"): "pp varies fastest there: tp extends over two nodes.",
+            wrong("dp", "pp", "tp"): "tp is the slowest axis there: eight nodes share a layer.",
+            here["tp"]: "That is tp alone. Gradients and stages are sent, too.",
+            (here["tp"] + here["pp"]) * dp / SEQUENCES + here["dp"]: "tp and pp send in each micro-batch.",
+            computing: "That is how long the GPUs compute.",
+        },
+    )
+    return (
+        f"tp 8 inside a node, pp 2, dp 4: {states:.1f} GB of states, and {right:.2f} s of sending; "
+        f"at half of their peak the GPUs compute for {computing:.1f} s."
+    )
+
+
+@exercise
+def summed(answer):
+    """Why SGD differs from one process and Adam does not."""
+    chosen(
+        answer,
+        "C",
+        {
+            "A": "Then the first losses would differ as well, with either optimizer.",
+            "B": "Without the all-reduce the ranks drift apart under AdamW, too.",
+            "D": "Four equal parts give a gradient of less data; AdamW would follow another curve as well.",
+            "E": "Rounding moves the last digits, and does not make a step four times as long.",
+        },
+    )
+    return "The sum is four times the mean. Adam divides by the gradient's size, so the factor cancels."
+
+
+@exercise
+def bucket(answer):
+    """GB of the smallest message with at most a tenth of latency, on a ring of 1,024 ranks."""
+    right = 9 * 1024 * CARD.α / CARD.β / 1e9
+    latency, all_of_it = (
+        collectives.seconds("all_reduce", "ring", nbytes, 1024, CARD.α, CARD.β) for nbytes in (0, right * 1e9)
+    )
+    assert abs(latency / all_of_it - 0.1) < 1e-9
+    near(
+        answer,
+        right,
+        {
+            right / 1024: "That holds for one message. A ring cuts the bucket into 1,024 parts, one a round.",
+            right
+            / 9
+            * 10: "Then latency is a tenth of the time of the bytes. It is to be a tenth of the whole.",
+            right / 9: "There latency and bytes take equally long.",
+            right * 8: "α/β in bits. Links are sold by bits, but the bucket is asked for in bytes.",
+            right * 2: "The two halves of an all-reduce have twice the rounds, and also twice the bytes.",
+            right * 1e3: "Those are megabytes.",
+        },
+    )
+    return f"{right:.2f} GB, 246 of DDP's buckets of 25 MiB: on a thousand ranks a ring needs large messages."
+
+
+@exercise
+def evaluation(answer):
+    """Why memory grows by 5.2 GB with each batch of an evaluation."""
+    for tokens, gigabytes in GROWN.items():
+        kept = memory.kept_bytes(XL._replace(sequence=tokens), 1, dropout=False)
+        assert round(kept / 1e9, 1) == gigabytes
+    parameters = transformer.parameters(XL)
+    chosen(
+        answer,
+        "E",
+        {
+            "A": f"That adds {2 * parameters / 1e9:.1f} GB once, whatever the length of a sequence.",
+            "B": f"Adam's states come with the first step: {12 * parameters / 1e9:.1f} GB, once.",
+            "C": "A sequence of 1,024 tokens is 8 kB.",
+            "D": "Masks are kept only with everything else that backward would need, and are a part of it.",
+        },
+    )
+    return "The sum of the losses holds every batch's graph, with all that its backward would need."
+
+
+@exercise
+def ones(answer):
+    """What 512 ones sum to, on a ring in bf16."""
+
+    right = 0.0
+    for _ in range(512):
+        right = precision.rounded("bf16", right + 1)
+    near(
+        answer,
+        right,
+        {
+            512: "bf16 can hold 512, and the ring adds one rank after the other: what is 256 + 1 in bf16?",
+            2048: "That is where fp16 stops, with ten bits after the point; bf16 has seven.",
+            128: "Below 256, the numbers of bf16 are at most one apart.",
+        },
+    )
+    return f"{right:g}: 256 + 1 rounds back to 256, on each later rank. A tree adds equals and reaches 512."
+
+
+@exercise
+def moved(answer):
+    """Why tp takes eight times and dp a ninth of the predicted time."""
+    sizes = {"tp": 8, "pp": 8, "dp": 8}
+
+    def seconds(order, **options):
+        axes = placed(GPT3, {axis: sizes[axis] for axis in order}, 32, **options)
+        return {axis.axis: axis.seconds for axis in axes}
+
+    here, wanted = seconds(("dp", "pp", "tp")), seconds(LAYOUT)
+    assert tuple(round(here[axis], 2) for axis in LAYOUT) == MEASURED
+    double = seconds(LAYOUT, element_bytes=4)
+    chosen(
+        answer,
+        "B",
+        {
+            "A": f"On a slower link inside the nodes dp would still take {wanted['dp']:.2f} s.",
+            "C": f"That doubles tp, to {double['tp']:.2f} s, and doubles the bytes.",
+            "D": "A network with too few links makes dp slower, not faster.",
+            "E": "Other traffic would not make dp faster than the cards can send.",
+        },
+    )
+    return "dp varies fastest and sits inside the nodes, so tp goes through the cards."
+
+
+@exercise
+def days(answer):
+    """Days that Llama 3 8B takes for 15 trillion tokens, on 512 H100s with a utilisation of 40 %."""
+    tokens, parameters = 15e12, transformer.parameters(SMALL)
+
+    def takes(flops):
+        return flops / (512 * 0.4 * hardware.peak("h100") * 86400)
+
+    sequences = tokens / SMALL.sequence
+    right = takes(sequences * transformer.step_flops(SMALL, 1))
+    without = takes(transformer.training_flops(parameters, tokens))
+    near(
+        answer,
+        right,
+        {
+            without: "6ND leaves out attention's two products without weights. At 8,192 tokens and "
+            "h = 4,096 they are a fifth more.",
+            takes(
+                sequences * transformer.step_flops(SMALL, 1, "full")
+            ): "Model FLOPs count no recomputation.",
+            takes(transformer.training_flops(parameters, tokens, "full")): "8ND counts a second forward.",
+            takes(sequences * transformer.forward_flops(SMALL, 1)): "Backward is twice as much as that.",
+            right * 0.4: "The GPUs reach 40 % of their peak.",
+            right * 512: "That is one GPU.",
+        },
+    )
+    return f"{right:.1f} days; 6ND alone gives {without:.1f}."
+
+
+@exercise
+def two_levels(answer):
+    """Milliseconds of an all-reduce of Llama 3 8B's gradients in two levels, on 16 nodes of eight."""
+    gradients = 2 * transformer.parameters(SMALL)
+    levels = collectives.hierarchical_all_reduce(gradients, 8, 16)
+    inside, between = levels.intra.seconds(NVLINK.α, NVLINK.β), levels.inter.seconds(CARD.α, CARD.β)
+    right = 1e3 * (inside + between)
+
+    def ring(ranks):
+        return 1e3 * collectives.seconds("all_reduce", "ring", gradients, ranks, CARD.α, CARD.β)
+
+    near(
+        answer,
+        right,
+        {
+            1e3 * between: "Before and after that, the ranks of a node share out the message over NVLink.",
+            1e3 * inside: "That is inside the nodes. The eighths then travel between them.",
+            ring(128): "That is one ring of 128 ranks, where one card of a node sends everything.",
+            1e3 * inside + ring(16): "A rank takes only an eighth of the message to the other nodes.",
+            2 * right: "A gradient has two bytes, not four.",
+            right / 2: "A gradient has two bytes.",
+            1e3 * (inside / 2 + between): "Inside there is a reduce-scatter, and at the end an all-gather.",
+            right / 1e3: "Those are seconds.",
+        },
+    )
+    return (
+        f"{right:.0f} ms, {1e3 * between:.0f} of them between the nodes, although the cards carry an eighth "
+        "of the message."
+    )
+
+
+@exercise
+def microbatch(answer):
+    """Sequences in the largest micro-batch of GPT-2 XL on 80 GB, nothing recomputed."""
+
+    def most(size_of, capacity=0.9 * 80e9):
+        return max(size for size in range(1, 200) if size_of(size) <= capacity)
+
+    def held(size, **how):
+        return memory.training_bytes(XL, microbatch=size, **how).total
+
+    right = most(held)
+    near(
+        answer,
+        right,
+        {
+            most(lambda size: size * memory.kept_bytes(XL, 1)): "The states take their 25 GB as well.",
+            most(lambda size: held(size, recomputation="selective")): "Nothing is recomputed, and attention "
+            "keeps its scores: 25 heads with 1,024 × 1,024 numbers in every layer.",
+            most(lambda size: held(size, recomputation="full")): "That is with every layer recomputed.",
+            most(held, 80e9): "A tenth of the memory stays free.",
+        },
+    )
+    return f"{right}: each sequence keeps {memory.kept_bytes(XL, 1) / 1e9:.1f} GB, and the states take 25 GB."
+
+
+@exercise
+def printed(answer):
+    """The utilisation, in per cent, that 34 printed days mean for GPT-3 on 1,024 A100s."""
+    possible = 1024 * 34 * 86400 * hardware.peak("a100-80gb")
+    model = transformer.training_flops(175e9, 300e9) / possible
+    again = transformer.training_flops(175e9, 300e9, "full") / possible
+    right = 100 * model
+    near(
+        answer,
+        right,
+        {
+            100 * again: "That counts forward twice, because the run computes every layer again. "
+            "The model has six FLOPs for a parameter and a token.",
+            100 * again * 8 / 6: "The second forward is to be left out, not counted once more.",
+            2 * right: "The A100's peak in bf16 and fp16 is 312 TFLOP/s.",
+            model: "In per cent.",
+        },
+    )
+    return f"{right:.1f} %: of the 45 % of their peak that the GPUs reach, a quarter is computed twice."

@@ -1,0 +1,297 @@
+"""The ten mixed problems on tensor and pipeline parallelism."""
+
+import math
+
+from allranks import claims, collectives, hardware, memory, schedules, simulate, topology, transformer
+from allranks.check import exercise
+from allranks.check.answers import all_of, chosen, near
+
+NVLINK, CARD = hardware.link("nvlink-4"), hardware.link("infiniband-ndr")
+GPT3, SMALL = transformer.PRESETS["gpt3-175b"], transformer.PRESETS["llama3-8b"]
+HUGE = transformer.PRESETS["llama3-405b"]
+MICROBATCHES, ROOM = 64, 72  # in a step of the plan; GB on each GPU
+ORDERS = {"A": ("gpipe", 1), "B": ("one_f_one_b", 1), "C": ("interleaved", 2), "D": ("interleaved", 4)}
+ORDERS.update({"E": ("zb_h1", 1), "F": ("zb_h2", 1)})
+FREE, KEPT = 30, 3  # GB for activations on each rank, and what a micro-batch keeps there
+
+
+def layout_bytes(tp, pp):
+    """The `Breakdown` of the fullest of the 64 GPUs that train GPT-3."""
+    return memory.training_bytes(
+        GPT3,
+        tensor_parallel=tp,
+        pipeline_parallel=pp,
+        microbatches=MICROBATCHES,
+        sequence_parallel=True,
+        recomputation="selective",
+    )
+
+
+def layout_seconds(tp, pp):
+    """(computing, sending along tp) for all micro-batches of a step of GPT-3 on 64 GPUs, without waiting."""
+    computing = transformer.step_flops(GPT3, MICROBATCHES, "selective") / 64 / (hardware.peak("h100") / 2)
+    traffic = topology.traffic(GPT3, {"tp": tp, "pp": pp}, MICROBATCHES, sequence_parallel=True)
+    link = NVLINK if tp <= 8 else CARD
+    return computing, next(each.sent for each in traffic if each.axis == "tp") * link.β
+
+
+@exercise
+def plan(answer):
+    """(tp, pp, GB on the fullest GPU, seconds of a step) for GPT-3 on 64 GPUs."""
+    tp, pp, gigabytes, seconds = all_of(answer, 4, "tp, pp, GB, seconds")
+    assert tp in (2, 4, 8, 16, 32) and tp * pp == 64, "tp is 2, 4, 8, 16 or 32, and tp times pp is 64."
+
+    def waiting(pp):
+        return 1 + schedules.bubble_of_ideal("one_f_one_b", pp, MICROBATCHES)
+
+    def step(tp, pp):
+        return waiting(pp) * sum(layout_seconds(tp, pp))
+
+    held = layout_bytes(tp, pp)
+    computing, sending = layout_seconds(tp, pp)
+    assert held.total <= ROOM * 1e9, (
+        f"The fullest GPU holds {held.total / 1e9:.0f} GB: the first of {pp} stages keeps "
+        f"{pp} micro-batches, and each is divided by only {tp}."
+    )
+    assert tp <= 8, (
+        f"It fits, but tp = {tp} leaves the node: its ranks send for {sending:.0f} s and compute for "
+        f"{computing:.1f} s."
+    )
+    right = step(tp, pp)
+    assert right <= step(8, 8), (
+        f"It fits, but {pp} stages wait for longer than 8, and a step takes {right:.2f} s."
+    )
+    one = held.activations / pp
+    near(
+        gigabytes,
+        held.total / 1e9,
+        {
+            held.states / 1e9: "Those are the states. The first stage keeps eight micro-batches, too.",
+            (held.states + one) / 1e9: "The first of eight stages keeps eight micro-batches.",
+            (held.states + MICROBATCHES * one) / 1e9: "Under 1F1B a stage never keeps all 64.",
+        },
+    )
+    near(
+        seconds,
+        right,
+        {
+            computing + sending: "The stages wait at both ends of a step.",
+            computing * waiting(pp): "tp sends in every layer, and nothing is computed meanwhile.",
+            computing: "That is computing alone.",
+            (computing / 2 + sending) * waiting(pp): "The GPUs reach half of their peak.",
+        },
+    )
+    return f"tp 8 inside the nodes, pp 8 across them: {held.total / 1e9:.1f} GB and {right:.2f} s a step."
+
+
+@exercise
+def first_loss(answer):
+    """Why the first loss is 8.76 with tp = 8, and 10.84 with tp = 1."""
+    assert [round(math.log(51200 / ranks), 2) for ranks in (1, 8)] == [10.84, 8.76]
+    chosen(
+        answer,
+        "B",
+        {
+            "A": "The logits are nearly equal, and so is the greatest of each rank.",
+            "C": "An untrained model gives a wrong target the same probability: ln 51,200.",
+            "D": "The logits are near 0, so a missing one changes the loss little: ln 51,200.",
+            "E": "Padding is 943 of the 51,200 entries: it changes the loss by 0.02.",
+        },
+    )
+    return "ln 6,400 = 8.76: each rank divides by the sum over its own eighth of the vocabulary."
+
+
+@exercise
+def sequences(answer):
+    """How many times as long a sequence fits when sequence parallelism is added, the cores recomputed."""
+
+    def kept(sequence_parallel, recomputation="selective"):
+        return memory.layer_activation_bytes(GPT3, 1, 8, sequence_parallel, recomputation)
+
+    right = kept(False) / kept(True)
+    near(
+        answer,
+        right,
+        {
+            8: "tp divides 24 of the 34 bytes already. Only the other ten are new.",
+            kept(False, "none") / kept(True, "none"): "The cores are recomputed: the scores are not kept.",
+            kept(False, "none") / kept(True): "The cores are recomputed in both cases.",
+            3.4: "Without sequence parallelism it is 10 + 24/t, and not 10.",
+            34 / 24: "Of the 34 bytes, 24 are divided by t before, and all of them after.",
+            1 / right: "Turn the fraction around.",
+        },
+    )
+    return f"{right:.2f} times: the bytes fall from (10 + 24/8)·sbh to (34/8)·sbh."
+
+
+def mesh_bytes(rows, columns, tokens=64 * 2048):
+    """Bytes that a rank sends for a layer of GPT-3: its gradients, and its activations."""
+    weights = 2 * transformer.layer_parameters(GPT3) / columns
+    activations = 2 * tokens / rows * GPT3.hidden
+    return (
+        collectives.ring_all_reduce_bytes(weights, rows),
+        4 * collectives.ring_all_reduce_bytes(activations, columns),
+    )
+
+
+@exercise
+def mesh(answer):
+    """(ways to cut the layer, MB that a rank sends for it) for a layer of GPT-3 on 64 ranks."""
+    columns, megabytes = all_of(answer, 2, "ways to cut the layer, MB")
+    assert columns in (1, 2, 4, 8, 16, 32, 64), "The layer is cut in 1, 2, 4, 8, 16, 32 or 64 ways."
+    gradients, activations = mesh_bytes(64 // columns, columns)
+    more = "gradients" if gradients > activations else "activations"
+    assert columns == 4, (
+        f"With {columns} a rank sends {(gradients + activations) / 1e6:.0f} MB, and most of it is {more}."
+    )
+    near(
+        megabytes,
+        (gradients + activations) / 1e6,
+        {
+            gradients / 1e6: "Those are the gradients. The parts of the layer sum activations, too.",
+            activations / 1e6: "Those are the activations. The parts of the batch sum gradients, too.",
+            (gradients + 16 * activations) / 1e6: "Only a sixteenth of the tokens is in a group of four.",
+            (4 * gradients + activations) / 1e6: "A rank has a quarter of the layer's gradients.",
+            (gradients + activations / 2) / 1e6: "There are two all-reduces forward and two backward.",
+            (gradients + activations) / 2e6: "An element has two bytes, and a ring passes it on twice.",
+        },
+    )
+    return f"Four ways: {gradients / 1e6:.0f} MB of gradients and {activations / 1e6:.0f} MB of activations."
+
+
+def cut_seconds(cut, microbatches=32):
+    """The seconds of a 1F1B step of Llama 3 8B, cut into stages of so many layers, at one FLOP a second."""
+    forward = [layers * transformer.layer_flops(SMALL) for layers in cut]
+    forward[-1] += transformer.logits_flops(SMALL)
+    order = schedules.one_f_one_b(len(cut), microbatches)
+    return simulate.simulate(order, forward, forward, forward).makespan
+
+
+@exercise
+def last_stage(answer):
+    """By how many per cent 8, 8, 8 and 8 layers take longer than the best cut of Llama 3 8B."""
+    even, best = (cut_seconds(cut) for cut in ((8, 8, 8, 8), (9, 9, 7, 7)))
+    more = transformer.logits_flops(SMALL) / (8 * transformer.layer_flops(SMALL))
+    right = 100 * (even / best - 1)
+    near(
+        answer,
+        right,
+        {
+            100 * more: "That is how much more the last stage computes than the others.",
+            100 * (1 - best / even): "That is in per cent of the longer step.",
+            0: "The output layer of 128,256 entries computes as much as 1.8 layers.",
+        },
+    )
+    return f"{right:.1f} %: 9, 9, 7 and 7 make room for the output layer, and some other cuts do as well."
+
+
+@exercise
+def two_copies(answer):
+    """Why a pipeline with a shared embedding leaves the losses of one process after a step."""
+    chosen(
+        answer,
+        "D",
+        {
+            "A": "Then the other model would differ as well.",
+            "B": "The other model would apply them late, too.",
+            "C": "A different mask changes the first loss, and with either model.",
+            "E": "That would change the first loss.",
+        },
+    )
+    return "The first and the last stage hold a copy each, and each copy gets one part of the gradient."
+
+
+@exercise
+def order(answer):
+    """(letter, GB, ms of idling) of the order that fits 30 GB and idles least, on eight ranks."""
+    letter, gigabytes, idle = all_of(answer, 3, "a letter, GB, ms")
+    letter = str(letter).strip().upper()
+    assert letter in ORDERS, f"Begin with one of the letters {', '.join(ORDERS)}, not with {letter!r}."
+
+    def needs(letter):
+        name, chunks = ORDERS[letter]
+        times = {"forward": 10, "input_grad": 10, "weight_grad": 8}
+        bubble = schedules.bubble_seconds(name, 8, chunks=chunks, microbatches=32, **times)
+        return KEPT * max(schedules.peak_activations(name, 8, 32, chunks)), bubble
+
+    held, bubble = needs(letter)
+    assert held <= FREE, f"It holds {held:g} GB of activations on one rank."
+    assert letter == "D", f"It holds {held:g} GB and idles for {bubble:g} ms. Another idles for less."
+    near(
+        gigabytes,
+        held,
+        {
+            KEPT * 8: "Interleaving holds more than 1F1B: a rank begins pieces of later micro-batches early.",
+            KEPT * 8 / 4: "A quarter of the model keeps a quarter, but there are more of them.",
+            needs("C")[0]: "That is with two pieces.",
+        },
+    )
+    near(
+        idle,
+        bubble,
+        {
+            needs("B")[1]: "A fill takes a quarter of the time with pieces of a quarter.",
+            needs("C")[1]: "That is with two pieces.",
+            7 * 20 / 4: "Backward is both its parts: forward, 10 and 8.",
+        },
+    )
+    return f"Four pieces hold {held:g} GB and idle for {bubble:g} ms: less of both than two pieces."
+
+
+@exercise
+def boundary(answer):
+    """GB that a rank in the middle of Llama 3 405B's pipeline sends to its neighbours in a step."""
+
+    def sent(chunks=4, **options):
+        traffic = topology.traffic(HUGE, {"tp": 8, "pp": 16}, 16, chunks=chunks, **options)
+        return next(each.sent for each in traffic if each.axis == "pp") / 1e9
+
+    right = sent()
+    near(
+        answer,
+        right,
+        {
+            sent(chunks=1): "Each of a rank's four pieces has two neighbours.",
+            right / 2: "Gradients go back as well.",
+            sent(sharded_boundary=True): "Every tensor-parallel rank sends the whole boundary here.",
+            right / 16: "A step has 16 micro-batches.",
+            2 * right: "An element has two bytes, not four.",
+        },
+    )
+    return f"{right:.1f} GB; with one piece on each rank it would be {sent(chunks=1):.1f}."
+
+
+@exercise
+def long_sequences(answer):
+    """Why 1F1B hangs with sequences of 8,192 tokens and not with 128."""
+    chosen(
+        answer,
+        "A",
+        {
+            "B": "Then GPipe would hang as well, and short sequences with it.",
+            "C": "A rank that has no memory left raises an error, and GPipe keeps more.",
+            "D": "The ranks stand still: with more time they would stand still for longer.",
+            "E": "A buffer of the wrong size is an error, with GPipe as well.",
+        },
+    )
+    return "Two neighbours both send first. Short messages wait in a buffer; long ones wait for the receiver."
+
+
+@exercise
+def printed(answer):
+    """Per cent more sequences a second that Table 5 of the zero-bubble paper promises for 28.3b-96."""
+    one, none = (float(claims.find(f"zb-table5-28.3b-96-{name}").printed) for name in ("1f1b", "zb-2p"))
+    right = 100 * ((1 - none) / (1 - one) - 1)
+    near(
+        answer,
+        right,
+        {
+            100 * (one - none): "That is the share of a step that is saved. What is the rest of the step?",
+            100 * one: "That is the share of 1F1B's step that is idle.",
+            100 * (1 / (1 - one) - 1): "Almost: ZB-2p idles for 0.38 %.",
+            100 * (1 - none / one): "That is the share of the bubble that is gone.",
+            31: "That is what the abstract measured, at most. What do the two rates promise?",
+            right / 100 + 1: "How many per cent more?",
+        },
+    )
+    return f"{right:.1f} %, if computing is as fast with either order; the abstract measured at most 31 %."
