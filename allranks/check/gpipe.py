@@ -99,4 +99,4 @@ def enough(answer):
     assert share <= SHARE, f"With {answer} micro-batches the ranks still idle {share:.1%} of the time."
     less = schedules.bubble_of_total("gpipe", STAGES, int(answer) - 1) if answer > 1 else 1
     assert less > SHARE, f"{answer} are enough, but fewer are, too: {answer - 1} idle {less:.2%}."
-    return f"{answer} micro-batches: {share:.2%}. That is M = 16.6 K."
+    return f"{answer} micro-batches: {share:.2%}. That is m = 16.6 p."
