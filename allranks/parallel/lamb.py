@@ -1,6 +1,7 @@
 """How does LAMB scale a layer's step, and what must ranks send that hold only slices of the layer?
 
-Adam's update of each tensor is scaled to the length of the tensor's weights (You et al. 2020, Algorithm 2).
+Adam's update of each tensor is scaled to the length of the tensor's weights (You et al. 2020, Algorithm 2,
+but without the correction of its moments' bias).
 A length belongs to a whole tensor. A rank that holds a part of it needs the other parts' squares.
 """
 
