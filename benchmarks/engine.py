@@ -4,8 +4,8 @@
     PYTHONPATH=. .venv-engine/bin/python benchmarks/engine.py
 
 A server and its clients, then greedy digits in float32 with an engine for each load, all on the CPU. vLLM
-keeps one page of the cache for itself, so that 9 are 8. Takes 5 minutes; writes allranks/serving/vllm.json.
-With names behind it, "server" or a run's, only those are recorded again.
+keeps one page of the cache for itself, so that 9 are 8. Takes 6 minutes; writes allranks/serving/vllm.json.
+With names behind it, "server", "split", "coins" or a run's, only those are recorded again.
 """
 
 import http.client
@@ -15,6 +15,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -25,11 +26,15 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # so that a call of step() is one step
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import engine_draft
 import vllm
+from safetensors.torch import load_file
 from vllm import LLM, SamplingParams
+from vllm.config import KVTransferConfig
 
 from allranks.model import PIXELS
 from allranks.serving import recorded
+from allranks.serving.request import Request
 
 FOLDER = Path(recorded.__file__).parent
 FILE = FOLDER / "vllm.json"
@@ -60,6 +65,7 @@ RUNS = {
 }
 COUNTERS = ("num_preemptions", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens")
 CLIENTS = (1, 2, 4, 8, 16, 32)
+GUESSES = ((0.6, 2), (0.7, 3), (0.8, 2), (0.8, 5), (0.9, 2), (0.9, 10))  # Leviathan et al. 2023, table 1
 
 
 def stepped(llm, orders):
@@ -101,6 +107,73 @@ def run(name, load):
         found[load + again] = {"requests": requests, "counters": counted}
     llm.llm_engine.engine_core.shutdown()
     return found
+
+
+def pool(role, folder, orders):
+    """What one of two engines does with orders: it writes their caches to a folder, or reads them there."""
+    connector = KVTransferConfig(
+        kv_connector="ExampleConnector",
+        kv_role=role,
+        kv_connector_extra_config={"shared_storage_path": folder},
+    )
+    llm = LLM(**OPTIONS, async_scheduling=False, disable_log_stats=False, kv_transfer_config=connector)
+    requests = stepped(llm, orders)
+    llm.llm_engine.engine_core.shutdown()
+    return [{key: one[key] for key in ("steps", "tokens", "cached")} for one in requests]
+
+
+def split():
+    """The halves in two engines: one reads them and writes their first pixel, the other draws the rest."""
+    halves = recorded.loads()["halves"]
+    with tempfile.TemporaryDirectory() as folder:
+        prefill = apart(pool, "kv_producer", folder, [Request(one.prompt, 1) for one in halves])
+        nbytes = [moved(path) for path in sorted(Path(folder).rglob("*.safetensors"))]
+        rest = [
+            Request(one.prompt + first["tokens"], one.new - 1)
+            for one, first in zip(halves, prefill, strict=True)
+        ]
+        decode = apart(pool, "kv_consumer", folder, rest)
+    return {"prefill": prefill, "decode": decode, "files": nbytes}
+
+
+def moved(path):
+    """Bytes of keys and values in a file of the connector, which has one layer of one request."""
+    return sum(tensor.nbytes for tensor in load_file(path).values())
+
+
+def coins():
+    """How many passes with all their guesses write 1, 2, … tokens, for each of `GUESSES`."""
+    most = max(guesses for _, guesses in GUESSES)
+    draft = {"method": "custom_class", "model": "engine_draft.Coins", "num_speculative_tokens": most}
+    llm = LLM(**OPTIONS, speculative_config=draft, async_scheduling=False, disable_log_stats=False)
+    found = []
+    for acceptance, guesses in GUESSES:
+        engine_draft.toss(acceptance, guesses)
+        orders, times = [one for _ in range(10) for one in recorded.loads()["whole"]], [0] * (guesses + 1)
+        for order, served in zip(orders, stepped(llm, orders), strict=True):
+            if order.prompt + served["tokens"] != engine_draft.PICTURES[order.prompt[0]]:
+                sys.exit(f"engine: with {guesses} guesses, digit {order.prompt} has other pixels")
+            for written in full_passes(served["steps"], guesses):
+                times[written - 1] += 1
+        found.append({"acceptance": acceptance, "guesses": guesses, "times": times})
+    llm.llm_engine.engine_core.shutdown()
+    return found
+
+
+def full_passes(steps, guesses):
+    """Tokens of each pass with all guesses, from the step of each token; the first pass reads the prompt."""
+    written = 0
+    for step in sorted(set(steps)):
+        count = steps.count(step)
+        if 0 < written < PIXELS - guesses:
+            yield count
+        written += count
+
+
+def apart(function, *args):
+    """The result of a function in a process of its own: vLLM patches what is imported whenever it starts."""
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
+        return process.submit(function, *args).result()
 
 
 def client(port, requests):
@@ -165,15 +238,18 @@ def record(part):
     found["version"] = vllm.__version__
     if part == "server":
         found["clients"] = dict(server())
+    elif part == "split":
+        found["split"] = split()
+    elif part == "coins":
+        found["coins"] = apart(coins)
     else:
         found["runs"][part] = {}
-        for load in recorded.LOADS:  # a process for each: vLLM patches what is imported whenever it starts
-            with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-                found["runs"][part] |= pool.submit(run, part, load).result()
+        for load in recorded.LOADS:
+            found["runs"][part] |= apart(run, part, load)
     FILE.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or ("server", *RUNS):
+    for part in sys.argv[1:] or ("server", *RUNS, "split", "coins"):
         record(part)
         print(part, flush=True)

@@ -6,6 +6,7 @@ every step, and hold pages of a pool for their keys and values. Time is simulate
 """
 
 from .arrivals import Request, evenly, gamma, lengths, poisson, requests
+from .azure import code_arrivals, code_requests
 from .bounds import NextToken, batch_knee, decode_memory, decode_seconds, next_token
 from .latencies import (
     attainment,
@@ -32,6 +33,7 @@ from .moving import (
 )
 from .pools import Link, cache_link, serve_replicas, serve_split
 from .queueing import mean_wait, pipelined_prefill, prefill, tensor_parallel_prefill
+from .reservations import Buddy, Shares, exponential_lengths, memory_shares
 from .roofline import Step, largest_batch, latent_attention_flops, step, weight_bytes
 from .server import POLICIES, Iteration, Run, Served, serve
 from .speculation import expected_tokens, speculation_flops, speculation_speed_up
@@ -49,6 +51,7 @@ from .tensor import (
 __all__ = [
     "LAYOUTS",
     "POLICIES",
+    "Buddy",
     "Engine",
     "Iteration",
     "Link",
@@ -58,17 +61,21 @@ __all__ = [
     "Route",
     "Run",
     "Served",
+    "Shares",
     "Step",
     "attainment",
     "batch_knee",
     "break_even_bandwidth",
     "cache_link",
+    "code_arrivals",
+    "code_requests",
     "constant",
     "decode_memory",
     "decode_seconds",
     "engine",
     "evenly",
     "expected_tokens",
+    "exponential_lengths",
     "gamma",
     "gaps",
     "gathered_elements",
@@ -81,6 +88,7 @@ __all__ = [
     "mean",
     "mean_pages",
     "mean_wait",
+    "memory_shares",
     "mooncake_break_even",
     "most_pages",
     "moved_bytes",

@@ -25,7 +25,7 @@ def loads():
 
     "whole": ten digits at once. "mixed": drawn in part, one every third step. "halves": 33 known tokens each.
     """
-    rows = _drawn()
+    rows = pictures()
     missing = ([PIXELS] * DIGITS, MISSING, [PIXELS - PAGE] * DIGITS)
     return {
         name: [
@@ -37,8 +37,8 @@ def loads():
 
 
 @functools.cache
-def _drawn():
-    """The likeliest tokens of the digits 0 to 9."""
+def pictures():
+    """The likeliest tokens of the digits 0 to 9, a list of 65 for each."""
     model, digits = load(), torch.arange(DIGITS)[:, None] + GREYS
     return generate(model, digits, cache=Cache(model.shape, DIGITS, PIXELS))[0].tolist()
 
