@@ -5,6 +5,7 @@ from importlib import resources
 import pytest
 import torch
 
+from allranks import inference
 from allranks.serving import Engine, Pool, Scheduler, load, recorded
 
 transformers = pytest.importorskip("transformers", reason="the peer transformers is not installed")
@@ -54,6 +55,27 @@ def test_our_engine_does_what_vllm_did(name, load_name):
             assert engine.times[order] == request["steps"]
             assert order.reused == request["cached"]
         assert sum(order.preemptions for order in orders) == run["counters"]["num_preemptions"]
+
+
+def test_a_second_vllm_draws_on_from_the_pages_of_the_first():
+    split, halves = recorded.vllm()["split"], recorded.loads()["halves"]
+    element, shape = 4, load().shape
+    full = [len(half.prompt) // recorded.PAGE * recorded.PAGE for half in halves]
+    sent = [inference.moved_bytes(shape, tokens, page=recorded.PAGE, element=element) for tokens in full]
+    assert sum(split["files"]) == sum(sent) and len(split["files"]) == shape.layers * len(halves)
+    pictures = {row[0]: row for row in recorded.pictures()}
+    for half, tokens, first, rest in zip(halves, full, split["prefill"], split["decode"], strict=True):
+        assert half.prompt + first["tokens"] + rest["tokens"] == pictures[half.prompt[0]]
+        assert (first["steps"], rest["steps"]) == ([0], list(range(half.new - 1)))
+        assert (first["cached"], rest["cached"]) == (0, tokens)
+
+
+def test_vllm_accepts_as_many_guesses_as_the_formula_says():
+    for row in recorded.vllm()["coins"]:
+        acceptance, guesses, times = row.values()
+        found = sum(tokens * count for tokens, count in enumerate(times, 1)) / sum(times)
+        assert len(times) == guesses + 1
+        assert found == pytest.approx(inference.expected_tokens(acceptance, guesses), rel=0.05)
 
 
 def test_transformers_writes_the_same_tokens():
