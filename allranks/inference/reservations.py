@@ -36,12 +36,11 @@ class Buddy:
     """Contiguous blocks of memory whose sizes are powers of two, each split from one twice as large."""
 
     def __init__(self, places):
-        self.free, start = {}, 0
-        for power in range(places.bit_length() - 1, -1, -1):
-            self.free[1 << power] = []
-            if places >> power & 1:
-                self.free[1 << power].append(start)
-                start += 1 << power
+        self.free, start, size = {}, 0, rounded(places + 1) // 2
+        while size:
+            self.free[size] = [start] if places & size else []
+            start += places & size
+            size //= 2
 
     def take(self, places):
         """The (start, size) of a block for `places` tokens, or None if no free block is large enough."""
@@ -67,7 +66,10 @@ class Buddy:
 
 def rounded(number):
     """The smallest power of two that is not less than a whole number."""
-    return 1 << (number - 1).bit_length()
+    size = 1
+    while size < number:
+        size *= 2
+    return size
 
 
 CHUNKS = OrderedDict(
