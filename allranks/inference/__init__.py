@@ -33,7 +33,7 @@ from .moving import (
 )
 from .pools import Link, cache_link, serve_replicas, serve_split
 from .queueing import mean_wait, pipelined_prefill, prefill, tensor_parallel_prefill
-from .reservations import Buddy, Shares, exponential_lengths, memory_shares
+from .reservations import Shares, exponential_lengths, memory_shares
 from .roofline import Step, largest_batch, latent_attention_flops, step, weight_bytes
 from .server import POLICIES, Iteration, Run, Served, serve
 from .speculation import expected_tokens, speculation_flops, speculation_speed_up
@@ -51,7 +51,6 @@ from .tensor import (
 __all__ = [
     "LAYOUTS",
     "POLICIES",
-    "Buddy",
     "Engine",
     "Iteration",
     "Link",

@@ -83,7 +83,7 @@ CHUNKS = OrderedDict(
 
 def memory_shares(requests, places, policy, longest=2048, page=16):
     """The `Shares` of a memory of `places` tokens, until the queue of `requests` is empty."""
-    one_of("policy", policy, [*CHUNKS, "paged"]), whole("longest", longest), whole("page", page)
+    one_of("policy", policy, list(CHUNKS) + ["paged"]), whole("longest", longest), whole("page", page)
     most = max(longest, max(request.prompt + request.output for request in requests))
     if rounded(most) > whole("places", places):
         raise ValueError(
@@ -91,13 +91,14 @@ def memory_shares(requests, places, policy, longest=2048, page=16):
             "enlarge the memory, or shorten the requests"
         )
     if policy == "paged":
-        steps, *sums = paged(requests, places, page)
+        steps, filled, later, empty = paged(requests, places, page)
     else:
-        steps, *sums = reserved(requests, places, policy, longest)
+        steps, filled, later, empty = reserved(requests, places, policy, longest)
     if not steps:
         raise ValueError(f"all {len(requests)} requests fit at once, so no queue forms: give more of them")
-    held = [part / (steps * places) for part in sums]
-    return Shares(held[0], held[1], held[2], 1 - sum(held))
+    whole_time = steps * places
+    held = filled + later + empty
+    return Shares(filled / whole_time, later / whole_time, empty / whole_time, 1 - held / whole_time)
 
 
 def reserved(requests, places, policy, longest):

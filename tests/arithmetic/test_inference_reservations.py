@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from allranks import inference
 from allranks.inference import Request, memory_shares
 from allranks.inference.azure import CODE_OUTPUTS, CODE_PROMPTS
+from allranks.inference.reservations import Buddy
 
 POLICIES = ("max", "pow2", "oracle", "paged")
 LENGTHS = st.tuples(st.integers(1, 40), st.integers(1, 24))
@@ -14,7 +15,7 @@ LENGTHS = st.tuples(st.integers(1, 40), st.integers(1, 24))
 
 @given(st.integers(64, 300), st.lists(st.integers(1, 64), max_size=40), st.data())
 def test_blocks_of_a_buddy_allocator_never_overlap_and_join_again(places, wanted, data):
-    memory, held = inference.Buddy(places), []
+    memory, held = Buddy(places), []
     whole = {size: list(starts) for size, starts in memory.free.items()}
     for size in wanted:
         block = memory.take(size)
