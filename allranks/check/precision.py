@@ -1,100 +1,13 @@
 """The exercises of the chapter Precision."""
 
-import itertools
-import random
-
 import torch
-import torch.distributed as dist
 
-from allranks import launch, precision
+from allranks import precision
 from allranks.check import exercise
 from allranks.check.stubs import is_filled, is_returned
-from allranks.trace import trace
 
-SECONDS = 20.0
 LARGEST_GRADIENT = 3
-
-
-def _grad_scaler(steps, interval):
-    """Yield (scale, good steps) of torch's scaler before each of `steps`, booleans, and after the last."""
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=interval)
-    weight = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([weight])
-    for finite in steps:
-        scaler.scale(weight.sum() * (1.0 if finite else torch.inf)).backward()
-        state = scaler.state_dict()
-        yield state["scale"], state["_growth_tracker"]
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
-    state = scaler.state_dict()
-    yield state["scale"], state["_growth_tracker"]
-
-
-@exercise
-def decide(answer):
-    """`answer(scale, good_steps, finite, growth_interval)`: the next (scale, good_steps), as `GradScaler`."""
-    luck = random.Random(0)
-    steps = [luck.random() < 0.85 for _ in range(60)]
-    for interval in (1, 4):
-        states = list(_grad_scaler(steps, interval))
-        for (before, after), finite in zip(itertools.pairwise(states), steps, strict=True):
-            got = answer(*before, finite, interval)
-            is_returned(got)
-            assert tuple(got) == after, (
-                f"With scale {before[0]:g}, {before[1]} good steps and an interval of {interval}, a step "
-                f"{'without' if finite else 'with'} infinities leads GradScaler to scale {after[0]:g} and "
-                f"{after[1]} good steps, you to {got[0]:g} and {got[1]}."
-            )
-    return "60 steps, the scale and the count of GradScaler after each of them."
-
-
-@exercise
-def agreed(answer):
-    """`answer(finite)` is True on all ranks if it was called with True on all, else False on all."""
-    cases = ((True,) * 4, (True, True, False, True), (False, True, True, False), (False,) * 4)
-
-    def on_rank():
-        answers = []
-        for opinions in cases:
-            answers.append(answer(opinions[dist.get_rank()]))
-            dist.barrier()
-        return answers
-
-    for rank, answers in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
-        for opinions, got in zip(cases, answers, strict=True):
-            is_returned(got)
-            assert bool(got) == all(opinions), (
-                f"Four ranks say {', '.join(map(str, opinions))}; rank {rank} decides {got}."
-            )
-    return "One decision on all ranks, also on those that knew it already."
-
-
-@exercise
-def average(answer):
-    """`answer(t)` averages an fp16 tensor over ranks, in place: no overflow, little lost, 2 bytes sent."""
-
-    def on_rank():
-        results = []
-        for value in (20000.0, 2.0**-21):
-            t = torch.full((8,), value, dtype=torch.float16)
-            with trace() as counted:
-                answer(t)
-            results.append((value, t, sum(counted.bytes.values())))
-        return results
-
-    for world_size in (4, 16):
-        results = launch(on_rank, world_size=world_size, timeout=SECONDS)
-        for rank, on_this in enumerate(results):
-            for value, t, nbytes in on_this:
-                assert t.dtype == torch.float16, f"The tensor has become {str(t.dtype)[6:]}."
-                assert nbytes, "The ranks have not talked to each other."
-                assert nbytes <= 16, f"8 elements took {nbytes} bytes; in fp16 they have 16."
-                got = t[0].item()
-                assert abs(got / value - 1) < 0.01, (
-                    f"{world_size} ranks with {value:.3g} each: rank {rank} holds {got:.3g} as their mean."
-                )
-    return "Neither 20000 nor 2⁻²¹ is lost, on 4 ranks and on 16."
+WEIGHT = 0.02
 
 
 @exercise
@@ -109,3 +22,36 @@ def largest_scale(answer):
     )
     assert answer == expected, f"{answer:g} fits, but it is not the largest power of two that does."
     return f"{expected} × {LARGEST_GRADIENT} = {expected * LARGEST_GRADIENT}, and twice that is too large."
+
+
+@exercise
+def smallest_update(answer):
+    """`answer`: the smallest power of two that, added to 0.02 in bf16, changes it."""
+    held = precision.rounded("bf16", WEIGHT)
+    expected = 1.0
+    while precision.rounded("bf16", held + expected / 2) != held:
+        expected /= 2
+    is_filled(answer)
+    assert precision.rounded("bf16", held + answer) != held, (
+        f"{held:.5f} + {answer:.3g} is rounded back: the next number of bf16 is "
+        f"{precision.spacing('bf16', held):.3g} away, and a tie goes to the even one."
+    )
+    assert answer == expected, f"{answer:.3g} changes the weight, but it is not the smallest power of two."
+    return f"{expected:.3g} reaches the next number, and half of it is rounded back."
+
+
+@exercise
+def rms_norm(answer):
+    """`answer(x)`: `x` by the root of its mean square, in the dtype of `x`, for large and small elements."""
+    shape = torch.tensor([-1.0, 0.3, 1.0, 0.5])
+    expected = shape / (shape * shape).mean().sqrt()
+    for dtype in (torch.float16, torch.bfloat16):
+        for size in (300.0, 1.0, 1e-4):
+            got = answer((size * shape).to(dtype))
+            is_returned(got)
+            given = f"For elements of {size:g} in {str(dtype)[6:]}"
+            assert got.dtype == dtype, f"{given} the result is {str(got.dtype)[6:]}."
+            assert torch.allclose(got.float(), expected, rtol=0.02, atol=0), (
+                f"{given} the last element becomes {got[-1].item():.3g}, not {expected[-1].item():.3g}."
+            )
+    return "Right for 300 and for 10⁻⁴, in fp16 and in bf16."
