@@ -13,7 +13,8 @@ Three layers, each of which imports nothing from those below it in this table:
                   local_updates parameter_server deepspeed_config framework_config muon inference failures
                   profiles
     torch         what ranks run, and what counts what they do
-                   private launch trace callers model parallel recipes serving nccl host_syncs hang fake
+                   private launch trace callers model parallel recipes serving nccl host_syncs units hang
+                   fake
     presentation  what readers see
                   plots explorers check claims grading merging __main__
 """

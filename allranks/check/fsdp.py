@@ -6,16 +6,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from allranks import launch, memory
+from allranks import launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
 from allranks.model import GPT, digits, loss_of
 from allranks.trace import trace
 
 SECONDS = 20.0
 LAYERS, HIDDEN = 3, 32
 LIMITS = (60_000, 20_000)  # bytes: a layer fits; only its parts fit
-GPUS, SERVER, PARAMETERS, BYTES, ROOM = 64, 8, 13e9, 16, 20e9
 PARTS = 3
 
 
@@ -87,20 +85,6 @@ def units(answer):
             "a module that fits need not be opened."
         )
     return f"{_fewest(_model(), LIMITS[0])} units of at most {LIMITS[0]:,} bytes, {fewest} of {limit:,}."
-
-
-@exercise
-def mesh(answer):
-    """`answer`: (replicas, shards) of GPUs that fits, and gathers among the fewest."""
-    is_filled(answer, "(replicas, shards)")
-    replicas, shards = answer
-    assert replicas * shards == GPUS, f"{replicas} × {shards} are {replicas * shards} GPUs, and not {GPUS}."
-    held = memory.zero_bytes(PARAMETERS, shards, 3)
-    assert held <= ROOM, f"With {shards} shards a GPU holds {held / 1e9:.1f} GB of states."
-    assert memory.zero_bytes(PARAMETERS, shards // 2, 3) > ROOM, (
-        f"{held / 1e9:.1f} GB fit, but so they would with half as many shards."
-    )
-    return f"{held / 1e9:.0f} GB of states on a GPU, gathered among {shards}: {shards // SERVER} servers."
 
 
 @exercise

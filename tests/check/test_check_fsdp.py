@@ -57,21 +57,6 @@ def test_units(capsys, answer, said):
     assert said in verdict(capsys, checks.units, answer)
 
 
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        ((4, 16), "✓ 13 GB of states on a GPU"),
-        ((8, 8), "✗ With 8 shards a GPU holds 26.0 GB"),
-        ((1, 64), "✗ 3.2 GB fit"),
-        ((2, 16), "✗ 2 × 16 are 32 GPUs"),
-        (None, "✗ Put (replicas, shards)"),
-        (7, "✗"),
-    ],
-)
-def test_mesh(capsys, answer, said):
-    assert said in verdict(capsys, checks.mesh, answer)
-
-
 def at_the_last(model, parts):
     for number, part in enumerate(parts, start=1):
         model.set_requires_gradient_sync(number == len(parts))
