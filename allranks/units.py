@@ -1,6 +1,6 @@
-"""When are the weights of an FSDP unit whole on a rank? Read from the labels that torch writes for its profiler.
+"""When are the weights of an FSDP unit whole on a rank? Read from torch's labels for its profiler.
 
-A unit is what one call of `fully_shard` takes; its weights are whole from its all-gather until it is resharded.
+A unit is what one call of `fully_shard` takes; its weights are whole from its all-gather to its resharding.
 """
 
 from allranks import private
