@@ -10,6 +10,7 @@ import solved
 import torch
 import torch.distributed as dist
 from solved import hang
+from together import assert_verdicts, assert_wrong
 from verdicts import verdict as verdict_of
 
 from allranks import check
@@ -30,9 +31,9 @@ def spoil(*given):
     return given[0] if given else None
 
 
-@pytest.mark.parametrize("task, answer", solved.wrong(TASKS, spoil))
-def test_what_does_nothing_or_harm_is_wrong(capfd, task, answer, nothing_is_left_behind):
-    assert verdict(capfd, task, answer)[0] == "✗"
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_what_does_nothing_or_harm_is_wrong():
+    assert_wrong(check.lab_01, TASKS, spoil)
 
 
 def test_what_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
@@ -63,9 +64,8 @@ def by_accelerator():
     return torch.device(torch.accelerator.current_accelerator().type, int(os.environ["LOCAL_RANK"]))
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_device():
+    cases = [
         (global_rank, "RANK counts across all machines"),
         (rank_modulo_gpus, "Rank 5, local rank 2, on a machine with 4 GPUs: expected cuda:2"),
         (current_gpu, "its current device is cuda:0"),
@@ -75,10 +75,8 @@ def by_accelerator():
         (lambda: torch.device("cuda", int(os.environ["LOCAL_RANK"])), "does not exist here; use the CPU"),
         (lambda: "cuda:1", "not a torch.device"),
         (by_accelerator, "✓"),
-    ],
-)
-def test_a_wrong_device(capfd, answer, hint):
-    assert hint in verdict(capfd, "my_device", answer)
+    ]
+    assert_verdicts(check.lab_01.my_device, [((answer,), hint) for answer, hint in cases])
 
 
 def chunk(batch):
@@ -93,17 +91,14 @@ def every_fourth(batch):
     return batch[dist.get_rank() :: dist.get_world_size()]
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_part():
+    cases = [
         (chunk, "3, 3, 3, 1"),
         (always_two, "2 belong to no rank"),
         (every_fourth, "the parts of ranks 0 to 3, one after another, are not the batch"),
         (lambda batch: batch, "taken twice"),
-    ],
-)
-def test_a_wrong_part(capfd, answer, hint):
-    assert hint in verdict(capfd, "my_part", answer)
+    ]
+    assert_verdicts(check.lab_01.my_part, [((answer,), hint) for answer, hint in cases])
 
 
 def parameters_only(model):
@@ -135,18 +130,15 @@ def thawed(model):
     model.requires_grad_(True)
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_start():
+    cases = [
         (parameters_only, "On rank 1 the buffer"),
         (without_mask, "the buffer mask differs from rank 0's. It is not in the state dict"),
         (average, "Rank 0's own parameter 0.weight has changed"),
         (replaced, "Rank 0 has new Parameters"),
         (thawed, "requires_grad has changed"),
-    ],
-)
-def test_a_wrong_start(capfd, answer, hint):
-    assert hint in verdict(capfd, "same_start", answer)
+    ]
+    assert_verdicts(check.lab_01.same_start, [((answer,), hint) for answer, hint in cases])
 
 
 def everybody(line):
@@ -155,15 +147,12 @@ def everybody(line):
     return lines
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_report():
+    cases = [
         (everybody, "Rank 1 should return None"),
         (lambda line: [line] if dist.get_rank() == 0 else None, "1 lines"),
-    ],
-)
-def test_a_wrong_report(capfd, answer, hint):
-    assert hint in verdict(capfd, "report", answer)
+    ]
+    assert_verdicts(check.lab_01.report, [((answer,), hint) for answer, hint in cases])
 
 
 def timed(summary="median", finished=True, warm=1, slowest=True):
@@ -187,20 +176,6 @@ def timed(summary="median", finished=True, warm=1, slowest=True):
     return seconds_of
 
 
-@pytest.mark.parametrize(
-    "mistake, hint",
-    [
-        ({"summary": "mean"}, "one outlier should not change"),
-        ({"finished": False}, "calling it only starts it"),
-        ({"warm": 0}, "the first call sets things up"),
-        ({"slowest": False}, "as long as its slowest rank"),
-    ],
-)
-def test_a_wrong_time(capfd, mistake, hint):
-    assert verdict(capfd, "seconds_of", timed())[0] == "✓"
-    assert hint in verdict(capfd, "seconds_of", timed(**mistake))
-
-
 def imported_by_name(operation, finish, repeats):
     operation()
     finish()
@@ -215,8 +190,16 @@ def imported_by_name(operation, finish, repeats):
     return seconds.item()
 
 
-def test_a_clock_may_be_imported_by_name(capfd):
-    assert verdict(capfd, "seconds_of", imported_by_name)[0] == "✓"
+def test_a_wrong_time():
+    cases = [
+        (timed(), "✓"),
+        (imported_by_name, "✓"),
+        (timed(**{"summary": "mean"}), "one outlier should not change"),
+        (timed(**{"finished": False}), "calling it only starts it"),
+        (timed(**{"warm": 0}), "the first call sets things up"),
+        (timed(**{"slowest": False}), "as long as its slowest rank"),
+    ]
+    assert_verdicts(check.lab_01.seconds_of, [((answer,), hint) for answer, hint in cases])
 
 
 def in_one_group(x, per_node):
@@ -272,9 +255,8 @@ def in_a_thread(x, per_node):
     return sums[0]
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_sum():
+    cases = [
         (in_one_group, "through a group of 4"),
         (in_a_thread, "through a group of 4"),
         (in_place, "sum a copy"),
@@ -282,10 +264,8 @@ def in_a_thread(x, per_node):
         (through(nodes, peers), "✓"),
         (through(peers, nodes), "rank 0 sums over its peers [0, 2] first"),
         (through(every_other_node, every_other_peers), "rank 0 sums over its peers [0, 2] first"),
-    ],
-)
-def test_a_wrong_sum(capfd, answer, hint):
-    assert hint in verdict(capfd, "sum_by_node", answer)
+    ]
+    assert_verdicts(check.lab_01.sum_by_node, [((answer,), hint) for answer, hint in cases])
 
 
 def printed_by_all():
@@ -317,19 +297,29 @@ def joined_and_printed():
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_a_wrong_main():
+    cases = [
         (printed_by_all, "2 ranks printed the line"),
         (still_standing, "main does not destroy the process group"),
         (printed_alone, "main never joins a process group"),
         (joined_and_printed, "main sums nothing over the ranks"),
         (print, "have to be functions that a cell defines"),
         (None, "is a function, and None is not one"),
-    ],
-)
-def test_a_wrong_main(capfd, answer, hint, nothing_is_left_behind):
-    assert hint in verdict(capfd, "main", answer, ANSWERS["my_device"])
+    ]
+    assert_verdicts(
+        check.lab_01.main,
+        [
+            (
+                (
+                    answer,
+                    ANSWERS["my_device"],
+                ),
+                hint,
+            )
+            for answer, hint in cases
+        ],
+    )
 
 
 def stuck():

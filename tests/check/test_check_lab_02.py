@@ -8,6 +8,7 @@ import solved
 import torch
 import torch.distributed as dist
 from solved import hang, nothing
+from together import assert_verdicts, assert_wrong
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 from verdicts import verdict as verdict_of
@@ -43,9 +44,9 @@ def spoil(*given):
     return given[0]
 
 
-@pytest.mark.parametrize("task, answer", solved.wrong(TASKS, spoil))
-def test_what_does_nothing_or_harm_is_wrong(capfd, task, answer, nothing_is_left_behind):
-    assert verdict(capfd, task, *[answer] * len(TASKS[task]))[0] == "✗"
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_what_does_nothing_or_harm_is_wrong():
+    assert_wrong(check.lab_02, TASKS, spoil)
 
 
 def test_what_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
@@ -91,9 +92,8 @@ def scalar(x):
     return right.reduce_mean(x).mean()
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_mean():
+    cases = [
         (the_sum, "is the sum"),
         (for_four, "is 0.5 times the mean"),
         (on_rank_0_only, "every rank needs it"),
@@ -102,10 +102,8 @@ def scalar(x):
         (in_fp32, "is in torch.float32; expected torch.float64"),
         (with_its_graph, "carries a graph"),
         (scalar, "has shape ()"),
-    ],
-)
-def test_a_wrong_mean(capfd, answer, hint):
-    assert hint in verdict(capfd, "reduce_mean", answer)
+    ]
+    assert_verdicts(check.lab_02.reduce_mean, [((answer,), hint) for answer, hint in cases])
 
 
 def loader_of(sampled=True, shuffle=True, sampler_drops=True, drops=True, share=True, seeded=True):
@@ -140,9 +138,8 @@ def other_each_time(loader, epoch):
     return loader
 
 
-@pytest.mark.parametrize(
-    "make_loader, in_epoch, hint",
-    [
+def test_a_wrong_loader():
+    cases = [
         (loader_of(), right.in_epoch, "✓"),
         (loader_of(), not_told, "set_epoch"),
         (loader_of(), other_each_time, "requested again"),
@@ -157,10 +154,20 @@ def other_each_time(loader, epoch):
         (stretches, right.in_epoch, "cannot be compared"),
         (loader_of(), nothing, "in_epoch returned None"),
         (lambda data, *_: [data], not_told, "returned a list"),
-    ],
-)
-def test_a_wrong_loader(capfd, make_loader, in_epoch, hint):
-    assert hint in verdict(capfd, "loader", make_loader, in_epoch)
+    ]
+    assert_verdicts(
+        check.lab_02.loader,
+        [
+            (
+                (
+                    make_loader,
+                    in_epoch,
+                ),
+                hint,
+            )
+            for make_loader, in_epoch, hint in cases
+        ],
+    )
 
 
 def each(average=True, of="grad", zeros=False):
@@ -210,9 +217,8 @@ def by_name(model):
             p.grad /= 1 if p.shape[0] != 7 else dist.get_world_size()
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_average():
+    cases = [
         (each(average=False), "is the sum"),
         (each(of="data"), "is still its own"),
         (each(average=False, of="data"), "average only their gradients"),
@@ -221,10 +227,8 @@ def by_name(model):
         (over_who_has_one, "the others count as zero"),
         (as_objects, "travelled by all_gather"),
         (by_name, "two names, one gradient"),
-    ],
-)
-def test_a_wrong_average(capfd, answer, hint):
-    assert hint in verdict(capfd, "average_gradients", answer)
+    ]
+    assert_verdicts(check.lab_02.average_gradients, [((answer,), hint) for answer, hint in cases])
 
 
 def step_of(clear=True, scale="rows", sync="last", mean=True, split=True, forward_outside=False, graph=False):
@@ -266,9 +270,8 @@ def no_step(model, batch, micro_batches, optimizer):
     return right.reduce_mean(loss_of(model, batch))
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_step():
+    cases = [
         (step_of(), "✓"),
         (step_of(clear=False), "call zero_grad before the first backward"),
         (clears_at_its_end, "call zero_grad before the first backward"),
@@ -280,10 +283,8 @@ def no_step(model, batch, micro_batches, optimizer):
         (step_of(mean=False), "that of its own rows"),
         (step_of(split=False), "saw 7 rows at once"),
         (no_step, "no weight has changed"),
-    ],
-)
-def test_a_wrong_step(capfd, answer, hint):
-    assert hint in verdict(capfd, "train_step", answer)
+    ]
+    assert_verdicts(check.lab_02.train_step, [((answer,), hint) for answer, hint in cases])
 
 
 def evaluation(
@@ -318,9 +319,8 @@ def evaluation(
     return evaluate
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_wrong_evaluation():
+    cases = [
         (evaluation(), "✓"),
         (evaluation(combine="means"), "the mean of the ranks' means"),
         (evaluation(combine="own"), "over its own examples"),
@@ -331,10 +331,8 @@ def evaluation(
         (evaluation(restore=False), "leaves the model in another mode"),
         (evaluation(grad=True), "has a graph"),
         (evaluation(size=100), "computed 4 at once; batch_size allows 3"),
-    ],
-)
-def test_a_wrong_evaluation(capfd, answer, hint):
-    assert hint in verdict(capfd, "evaluate", answer)
+    ]
+    assert_verdicts(check.lab_02.evaluate, [((answer,), hint) for answer, hint in cases])
 
 
 def saver(who="rank 0", barrier="after", atomic=True, inside=True, what=None, clean=True):
@@ -392,9 +390,9 @@ def loader_from(ranks="all", model=True, optimizer=True, epoch=True, strict=True
     return load
 
 
-@pytest.mark.parametrize(
-    "save, load, hint",
-    [
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_a_wrong_checkpoint():
+    cases = [
         (saver(), loader_from(), "✓"),
         (saver(who="all"), loader_from(), "Rank 1 writes too"),
         (saver(barrier="none"), loader_from(), "before the file was complete"),
@@ -411,20 +409,35 @@ def loader_from(ranks="all", model=True, optimizer=True, epoch=True, strict=True
         (saver(), loader_from(strict=False), "On rank 0 of 3, the model does not have the weights"),
         (saver(), loader_from(optimizer=False), "AdamW's moments"),
         (saver(), loader_from(epoch=False), "load returned None"),
-    ],
-)
-def test_a_wrong_checkpoint(capfd, save, load, hint, nothing_is_left_behind):
-    assert hint in verdict(capfd, "checkpoint", save, load)
+    ]
+    assert_verdicts(
+        check.lab_02.checkpoint,
+        [
+            (
+                (
+                    save,
+                    load,
+                ),
+                hint,
+            )
+            for save, load, hint in cases
+        ],
+    )
 
 
-def trainer(wrap=True, told=True, resume=True, optimizer_too=True, saves="each", first=0, own_score=False):
+def trainer(
+    wrap=True, told=True, resume=True, optimizer_too=True, saves="each", first=0, own_score=False, told_by=0
+):
     def fit(model, optimizer, loader, held_out, epochs, micro_batches, path):
         if not wrap:
             model.no_sync, model.module = torch.no_grad, model
         else:
             model = DistributedDataParallel(model)
         start = 0
-        if resume and path.exists():
+        found = [path.exists()]
+        if told_by is not None:
+            dist.broadcast_object_list(found, src=told_by)
+        if resume and found[0]:
             unused = torch.optim.AdamW(model.parameters(), lr=0.0123)
             start = right.load(path, model, optimizer if optimizer_too else unused)
         losses, scores = [], []
@@ -444,9 +457,9 @@ def trainer(wrap=True, told=True, resume=True, optimizer_too=True, saves="each",
     return fit
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_a_wrong_trainer():
+    cases = [
         (trainer(), "✓"),
         (trainer(wrap=False), "✗"),
         (trainer(told=False), "the batches of epoch 0 twice"),
@@ -456,10 +469,10 @@ def trainer(wrap=True, told=True, resume=True, optimizer_too=True, saves="each",
         (trainer(saves="last"), "rank 0 wrote 1 checkpoints"),
         (trainer(first=1), "returned 3 losses; expected 6"),
         (trainer(own_score=True), "on the held-out examples"),
-    ],
-)
-def test_a_wrong_trainer(capfd, answer, hint, nothing_is_left_behind):
-    assert hint in verdict(capfd, "fit", answer)
+        (trainer(told_by=None), "Each rank asks its own disk"),
+        (trainer(told_by=1), "✗"),
+    ]
+    assert_verdicts(check.lab_02.fit, [((answer,), hint) for answer, hint in cases])
 
 
 @pytest.mark.parametrize(

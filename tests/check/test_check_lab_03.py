@@ -8,10 +8,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from solved import hang
+from together import assert_verdicts, assert_wrong
 from torch import nn
 from torch.distributed.checkpoint import state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.utils import get_total_norm as total_norm
 from verdicts import verdict as verdict_of
 
 from allranks import check, memory
@@ -57,9 +59,9 @@ def spoil(*given, **__):
     return given[0] if given else None
 
 
-@pytest.mark.parametrize("task, answer", solved.wrong(TASKS, spoil))
-def test_what_does_nothing_or_harm_is_wrong(capfd, task, answer, nothing_is_left_behind):
-    assert verdict(capfd, task, *(answer for _ in TASKS[task]))[0] == "✗"
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_what_does_nothing_or_harm_is_wrong():
+    assert_wrong(check.lab_03, TASKS, spoil)
 
 
 def test_what_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
@@ -103,9 +105,8 @@ def without_last(model, kinds, last=None, **options):
     ANSWERS["wrap"](model, kinds, **options)
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_wrong_units():
+    cases = [
         (outside_in, "go from the inside out"),
         (one_unit, "1 units instead of 3"),
         (without_the_model, "the model itself is not a unit; pass it"),
@@ -113,10 +114,8 @@ def without_last(model, kinds, last=None, **options):
         (without_options, "the options did not arrive"),
         (last_everywhere, "`last` overrode them everywhere"),
         (without_last, "`last` for the last call only"),
-    ],
-)
-def test_wrong_units(capfd, answer, hint):
-    assert hint in verdict(capfd, "wrap", answer)
+    ]
+    assert_verdicts(check.lab_03.wrap, [((answer,), hint) for answer, hint in cases])
 
 
 def measured(nbytes, steps=False):
@@ -153,9 +152,8 @@ def always_with_gradients(model, optimizer):
     return sum(p.grad.nbytes for p in model.parameters()), 0, 0
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_wrong_bytes():
+    cases = [
         (measured(lambda t: t.nbytes), "the shape of a DTensor is the global one"),
         (measured(local, steps=True), "Adam's step counter"),
         (measured(lambda t: 4 * (local(t) // t.element_size())), "for weights, but holds"),
@@ -163,10 +161,8 @@ def always_with_gradients(model, optimizer):
         (by_formula_later_too, "With frozen position embeddings"),
         (always_with_gradients, "raised AttributeError"),
         (lambda *_: (1.0, 2, 3), "for weights; expected an int"),
-    ],
-)
-def test_wrong_bytes(capfd, answer, hint):
-    assert hint in verdict(capfd, "held", answer)
+    ]
+    assert_verdicts(check.lab_03.held, [((answer,), hint) for answer, hint in cases])
 
 
 def chosen(choose, axes=("replicate", "shard")):
@@ -217,9 +213,8 @@ def states_only(p, layers, rest, budget):
     return next(s for s in range(2, p + 1) if p % s == 0 and 16 * (sum(layers) + rest) / s <= budget), False
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_wrong_strategies():
+    cases = [
         (chosen(lambda p, *_: (p, None)), "Ψ are enough"),
         (chosen(lambda p, *_: (p, False)), "2 are enough"),
         (chosen(lambda p, *_: (2, False)), "needs"),
@@ -233,10 +228,8 @@ def states_only(p, layers, rest, budget):
         (turned, "the second axis shards"),
         (resharded, "reshard_after_forward is True"),
         (lambda *_: (2, 2), "expected a dict of options of fully_shard"),
-    ],
-)
-def test_wrong_strategies(capfd, answer, hint):
-    assert hint in verdict(capfd, "strategy", answer)
+    ]
+    assert_verdicts(check.lab_03.strategy, [((answer,), hint) for answer, hint in cases])
 
 
 def only_compute(compute, reduce):
@@ -263,32 +256,50 @@ def bf16(compute, reduce):
     return ANSWERS["policies"](torch.bfloat16, torch.float32)
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_wrong_policies():
+    cases = [
         (only_compute, "summed in 2 bytes each"),
         (outputs_everywhere, "only the last an output_dtype"),
         (no_outputs, "the logits are in bfloat16"),
         (last_in_fp32, "both units need the param_dtype"),
         (bf16, "a layer computes in bfloat16"),
         (lambda *_: MixedPrecisionPolicy(), "expected two policies"),
-    ],
-)
-def test_wrong_policies(capfd, answer, hint):
-    assert hint in verdict(capfd, "precision", answer, ANSWERS["in_fp32"])
+    ]
+    assert_verdicts(
+        check.lab_03.precision,
+        [
+            (
+                (
+                    answer,
+                    ANSWERS["in_fp32"],
+                ),
+                hint,
+            )
+            for answer, hint in cases
+        ],
+    )
 
 
-@pytest.mark.parametrize(
-    "places, hint",
-    [
+def test_wrong_predictions():
+    cases = [
         ({"shards", "logits", "gradients", "moments", "norms"}, "There is no autocast"),
         ({"logits", "gradients", "moments"}, "The shards are in fp32"),
         ({"shards", "logits", "moments"}, "The gradients are in fp32"),
         ({"weights"}, "'weights' is not one of the six names"),
-    ],
-)
-def test_wrong_predictions(capfd, places, hint):
-    assert hint in verdict(capfd, "precision", ANSWERS["policies"], lambda: places)
+    ]
+    assert_verdicts(
+        check.lab_03.precision,
+        [
+            (
+                (
+                    ANSWERS["policies"],
+                    lambda places=places: places,
+                ),
+                hint,
+            )
+            for places, hint in cases
+        ],
+    )
 
 
 def clipped(norm_of, scale=min):
@@ -353,13 +364,16 @@ def by_torch(model, max_norm):
     return nn.utils.clip_grad_norm_(model.parameters(), max_norm).full_tensor().item()
 
 
+def by_torch_s_norm(model, max_norm):
+    return clipped(lambda gradients: total_norm(gradients).full_tensor().item())(model, max_norm)
+
+
 def as_dtensor(model, max_norm):
     return nn.utils.clip_grad_norm_(model.parameters(), max_norm)
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_wrong_clipping():
+    cases = [
         (clipped(alone), "A rank by itself knows only the norm of its shards"),
         (clipped(over_all_ranks), "√2 times"),
         (clipped(sum_of_norms), "the norm in one process"),
@@ -368,15 +382,11 @@ def as_dtensor(model, max_norm):
         (with_frozen_ones, "raised AttributeError"),
         (norm_only, "should have norm"),
         (divides_by_the_norm, "raised ZeroDivisionError"),
-        (as_dtensor, "expected the norm, a float"),
-    ],
-)
-def test_wrong_clipping(capfd, answer, hint):
-    assert hint in verdict(capfd, "clip", answer)
-
-
-def test_clipping_by_torch_is_right(capfd):
-    assert verdict(capfd, "clip", by_torch)[0] == "✓"
+        (as_dtensor, "called torch's clip_grad_norm_"),
+        (by_torch, "called torch's clip_grad_norm_"),
+        (by_torch_s_norm, "called torch's get_total_norm"),
+    ]
+    assert_verdicts(check.lab_03.clip, [((answer,), hint) for answer, hint in cases])
 
 
 def by_hand(model, ranks=(0,), prefix=""):
@@ -404,9 +414,9 @@ def only_on_rank_0(model):
     return by_hand(model) or None
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_wrong_state_dicts():
+    cases = [
+        (by_hand, "✓"),
         (lambda model: model.state_dict(), "returned DTensors"),
         (everywhere, "with eight ranks that makes eight models"),
         (wrapped_names, "lacks"),
@@ -415,14 +425,8 @@ def only_on_rank_0(model):
         (only_on_rank_0, "Rank 1 returned None; it should return an empty dict"),
         (lambda model: 3, "Rank 0 returned an object of type int; expected a state dict"),
         (lambda model: {"head.weight": None}, "a dict that contains None; expected a state dict"),
-    ],
-)
-def test_wrong_state_dicts(capfd, answer, hint):
-    assert hint in verdict(capfd, "full_state", answer)
-
-
-def test_a_state_dict_made_by_hand_is_right(capfd):
-    assert verdict(capfd, "full_state", by_hand)[0] == "✓"
+    ]
+    assert_verdicts(check.lab_03.full_state, [((answer,), hint) for answer, hint in cases])
 
 
 def test_one_rank_alone_cannot_gather(capfd, monkeypatch, nothing_is_left_behind):
@@ -480,9 +484,8 @@ def save_and_spoil(folder, model, optimizer, step):
         p.detach().to_local().mul_(0.9)
 
 
-@pytest.mark.parametrize(
-    "save, load, hint",
-    [
+def test_wrong_checkpoints():
+    cases = [
         ("save", load_weights_only, "the optimizer's states or options are not"),
         ("save", load_optimizer_only, "The weights differ from the saved ones"),
         ("save", load_in_place, "the optimizer's states or options are not"),
@@ -490,8 +493,8 @@ def save_and_spoil(folder, model, optimizer, step):
         (on_rank_0, "load", "each rank should write its own shards"),
         (optimizer_as_it_is, load_optimizer_as_it_is, "the optimizer's states or options are not"),
         (save_and_spoil, "load", "Training that continues after saving"),
-    ],
-)
-def test_wrong_checkpoints(capfd, save, load, hint):
-    answers = (ANSWERS.get(one, one) if isinstance(one, str) else one for one in (save, load))
-    assert hint in verdict(capfd, "checkpoint", *answers)
+    ]
+    assert_verdicts(
+        check.lab_03.checkpoint,
+        [((ANSWERS.get(save, save), ANSWERS.get(load, load)), hint) for save, load, hint in cases],
+    )

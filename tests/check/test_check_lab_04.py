@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from solved import hang
+from together import assert_verdicts, assert_wrong
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from verdicts import verdict as verdict_of
 
@@ -14,13 +15,13 @@ from allranks.check import labs
 
 ANSWERS = solved.answers("mixed_precision")
 TASKS = {
-    "forward_backward": "forward_backward",
-    "cross_entropy": "cross_entropy",
-    "unscale": "unscale",
-    "loss_scaler": "LossScaler",
-    "clipped_step": "clipped_step",
-    "rank_scaler": "RankScaler",
-    "shard": "shard",
+    "forward_backward": ("forward_backward",),
+    "cross_entropy": ("cross_entropy",),
+    "unscale": ("unscale",),
+    "loss_scaler": ("LossScaler",),
+    "clipped_step": ("clipped_step",),
+    "rank_scaler": ("RankScaler",),
+    "shard": ("shard",),
 }
 
 
@@ -28,9 +29,9 @@ def verdict(capfd, task, *answers):
     return verdict_of(capfd, getattr(check.lab_04, task), *answers)
 
 
-@pytest.mark.parametrize("task, answer", solved.wrong(TASKS))
-def test_what_does_nothing_is_wrong(capfd, task, answer, nothing_is_left_behind):
-    assert verdict(capfd, task, answer)[0] == "✗"
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_what_does_nothing_is_wrong():
+    assert_wrong(check.lab_04, TASKS)
 
 
 def test_what_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
@@ -59,9 +60,8 @@ def a_step(forward=True, loss=True, backward=False, scaled=True, returned="loss"
     return forward_backward
 
 
-@pytest.mark.parametrize(
-    "mistake, hint",
-    [
+def test_a_step():
+    cases = [
         ({"forward": False, "loss": False}, "the forward pass belongs in autocast"),
         ({"loss": False}, "computed outside autocast"),
         ({"backward": True}, "ran inside autocast"),
@@ -73,10 +73,8 @@ def a_step(forward=True, loss=True, backward=False, scaled=True, returned="loss"
         ({"harm": "tokens"}, "the tokens have changed"),
         ({"harm": "step"}, "should not take the step"),
         ({"rows": 2}, "targets; expected"),
-    ],
-)
-def test_a_step(capfd, mistake, hint):
-    assert hint in verdict(capfd, "forward_backward", a_step(**mistake))
+    ]
+    assert_verdicts(check.lab_04.forward_backward, [((a_step(**mistake),), hint) for mistake, hint in cases])
 
 
 def always_bf16(model, tokens, dtype, loss_function, scale):
@@ -87,11 +85,9 @@ def own_loss(model, tokens, dtype, loss_function, scale):
     return a_step()(model, tokens, dtype, F.cross_entropy, scale)
 
 
-@pytest.mark.parametrize(
-    "answer, hint", [(always_bf16, "expected the requested dtype, float16"), (own_loss, "it is an argument")]
-)
-def test_a_step_that_ignores_an_argument(capfd, answer, hint):
-    assert hint in verdict(capfd, "forward_backward", answer)
+def test_a_step_that_ignores_an_argument():
+    cases = [(always_bf16, "expected the requested dtype, float16"), (own_loss, "it is an argument")]
+    assert_verdicts(check.lab_04.forward_backward, [((answer,), hint) for answer, hint in cases])
 
 
 def in_16_bits(logits, targets):
@@ -129,9 +125,8 @@ def without_gradient(logits, targets):
     return F.cross_entropy(logits.detach().float(), targets)
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_loss():
+    cases = [
         (lambda logits, targets: F.cross_entropy(logits.float(), targets), "✓"),
         (lambda logits, targets: in_16_bits(logits.double(), targets), "in float64"),
         (in_16_bits, "outside autocast: the loss is in bfloat16; expected float32"),
@@ -142,10 +137,8 @@ def without_gradient(logits, targets):
         (in_place, "have changed"),
         (of_28, "did not finish"),
         (without_gradient, "no gradient reaches"),
-    ],
-)
-def test_a_loss(capfd, answer, hint):
-    assert hint in verdict(capfd, "cross_entropy", answer)
+    ]
+    assert_verdicts(check.lab_04.cross_entropy, [((answer,), hint) for answer, hint in cases])
 
 
 def unscaling(groups=None, test="isfinite", divide=True, missing=False):
@@ -171,9 +164,8 @@ def unscaling(groups=None, test="isfinite", divide=True, missing=False):
     return unscale
 
 
-@pytest.mark.parametrize(
-    "mistake, hint",
-    [
+def test_unscaling():
+    cases = [
         ({"groups": 1}, "was not divided by"),
         ({"test": "isinf"}, "a gradient contains nan"),
         ({"test": "sum"}, "their sum overflows"),
@@ -181,10 +173,8 @@ def unscaling(groups=None, test="isfinite", divide=True, missing=False):
         ({"test": "none"}, "a gradient contains inf"),
         ({"divide": False}, "was not divided by"),
         ({"missing": True}, "did not finish"),
-    ],
-)
-def test_unscaling(capfd, mistake, hint):
-    assert hint in verdict(capfd, "unscale", unscaling(**mistake))
+    ]
+    assert_verdicts(check.lab_04.unscale, [((unscaling(**mistake),), hint) for mistake, hint in cases])
 
 
 LossScaler, RankScaler = ANSWERS["LossScaler"], ANSWERS["RankScaler"]
@@ -258,9 +248,8 @@ class NeverGrows(LossScaler):
         super().update()
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+def test_a_scaler():
+    cases = [
         (AlwaysUnscales, "divided by the scale twice"),
         (NeverUnscales, "by the scaled gradient"),
         (NeverSkips, "was not skipped"),
@@ -272,10 +261,8 @@ class NeverGrows(LossScaler):
         (NeverForgets, "✗"),
         (NeverGrows, "GradScaler's scale is now"),
         (ANSWERS["Scaler"], "has no attribute 'step'"),
-    ],
-)
-def test_a_scaler(capfd, answer, hint):
-    assert hint in verdict(capfd, "loss_scaler", answer)
+    ]
+    assert_verdicts(check.lab_04.loss_scaler, [((answer,), hint) for answer, hint in cases])
 
 
 def clipping(order="unscale clip step update", skip=True, after=False, harm=False, by_value=False):
@@ -301,9 +288,8 @@ def clipping(order="unscale clip step update", skip=True, after=False, harm=Fals
     return clipped_step
 
 
-@pytest.mark.parametrize(
-    "mistake, hint",
-    [
+def test_clipping():
+    cases = [
         ({"order": "clip unscale step update"}, "Call `unscale_` before clipping"),
         ({"order": "clip step update"}, "Call `unscale_` before clipping"),
         ({"order": "unscale step clip update"}, "as if nothing had been clipped"),
@@ -313,10 +299,8 @@ def clipping(order="unscale clip step update", skip=True, after=False, harm=Fals
         ({"after": True}, "the norm after clipping"),
         ({"by_value": True}, "as long as with gradients"),
         ({"harm": True}, "as long as with gradients"),
-    ],
-)
-def test_clipping(capfd, mistake, hint):
-    assert hint in verdict(capfd, "clipped_step", clipping(**mistake))
+    ]
+    assert_verdicts(check.lab_04.clipped_step, [((clipping(**mistake),), hint) for mistake, hint in cases])
 
 
 class AsksByMinimum(RankScaler):
@@ -353,17 +337,15 @@ class SendsGradients(LossScaler):
         self.found_inf = any(not g.isfinite().all() for each in found for g in each)
 
 
-@pytest.mark.parametrize(
-    "answer, hint",
-    [
+@pytest.mark.usefixtures("nothing_is_left_behind")
+def test_a_scaler_of_ranks():
+    cases = [
         (LossScaler, "If one rank skips, all must"),
         (AsksByMinimum, "If one rank skips, all must"),
         (TellsRank0, "✗"),
         (SendsGradients, "one number is enough"),
-    ],
-)
-def test_a_scaler_of_ranks(capfd, answer, hint, nothing_is_left_behind):
-    assert hint in verdict(capfd, "rank_scaler", answer)
+    ]
+    assert_verdicts(check.lab_04.rank_scaler, [((answer,), hint) for answer, hint in cases])
 
 
 def test_a_rank_that_knows_already_and_is_silent_is_named(capfd, monkeypatch, nothing_is_left_behind):
@@ -382,14 +364,16 @@ def sharding(policy_of=lambda **dtypes: MixedPrecisionPolicy(**dtypes), layers=T
             fully_shard(layer, mp_policy=policy)
         if root == "bare":
             return fully_shard(model)
+        if harm == "autocast":
+            forward, device = model.forward, next(model.parameters()).device.type
+            model.forward = lambda tokens: torch.autocast(device, dtype=dtype)(forward)(tokens)
         return fully_shard(model, mp_policy=policy) if root else model
 
     return shard
 
 
-@pytest.mark.parametrize(
-    "mistake, hint",
-    [
+def test_shards():
+    cases = [
         ({"policy_of": lambda param_dtype, **_: MixedPrecisionPolicy(param_dtype)}, "gradients travel in 16"),
         (
             {"policy_of": lambda reduce_dtype, **_: MixedPrecisionPolicy(reduce_dtype=reduce_dtype)},
@@ -405,17 +389,16 @@ def sharding(policy_of=lambda **dtypes: MixedPrecisionPolicy(**dtypes), layers=T
         ({"root": "bare"}, "including the one for the rest"),
         ({"harm": "to"}, "the shards are in 16 bits"),
         ({"harm": "zero"}, "sharding should keep them"),
-    ],
-)
-def test_shards(capfd, mistake, hint):
-    assert hint in verdict(capfd, "shard", sharding(**mistake))
+        ({"harm": "autocast"}, "the layers compute in autocast"),
+    ]
+    assert_verdicts(check.lab_04.shard, [((sharding(**mistake),), hint) for mistake, hint in cases])
 
 
 def whole(monkeypatch, **changed):
     """The verdict on the training alone, with other pieces."""
     kept = {}
     monkeypatch.setattr(labs, "milestone", lambda tasks, test, reached: kept.update(test=test))
-    check.lab_04.milestone(*((ANSWERS | changed)[name] for name in TASKS.values()))
+    check.lab_04.milestone(*((ANSWERS | changed)[name] for (name,) in TASKS.values()))
     return check.verdict(kept["test"])
 
 

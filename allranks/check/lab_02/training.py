@@ -14,7 +14,10 @@ from allranks.check.lab_02.means import average_gradients, reduce_mean
 from allranks.check.lab_02.saving import checkpoint, saved_otherwise
 from allranks.check.lab_02.stepping import evaluate, train_step
 from allranks.check.labs import is_written, on_ranks
+from allranks.launch import LaunchError
 from allranks.model import GPT, digits, loss_of
+
+LEFTOVER = "rank 1 loads a checkpoint that rank 0 does not have"
 
 
 def _loader(data, batch_size):
@@ -53,6 +56,24 @@ def _floats(returned):
         return "fit should return two lists of numbers"
 
 
+def _refuse(*_, **__):
+    raise RuntimeError(LEFTOVER)
+
+
+def _first_run(*args):
+    """The results on 3 ranks; rank 1 sees a folder of its own, in which another run has left a file."""
+    try:
+        return on_ranks(*args, world_size=3)
+    except LaunchError as failure:
+        if LEFTOVER not in str(failure):
+            raise
+        raise AssertionError(
+            "Each rank asks its own disk whether there is a checkpoint. Here rank 1, on another machine, finds "
+            "the file of an older run, and resumes while ranks 0 and 2 start anew. Let rank 0 look, and tell "
+            "the others."
+        ) from failure
+
+
 def _agree(values, expected):
     return len(values) == len(expected) and all(abs(a / b - 1) < 1e-4 for a, b in zip(values, expected))
 
@@ -63,9 +84,12 @@ def fit(answer):
     is_written(answer)
     data, held_out, batch_size, steps = digits()[700:741], digits()[800:807], 12, 3
 
-    def on_rank(path, epochs):
+    def on_rank(path, epochs, leftover=None):
         model = new_gpt(24 + dist.get_rank()).to(device_of_rank())
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+        if leftover and dist.get_rank() == 1:  # another machine's disk, with another run's checkpoint
+            torch.load = _refuse
+            path = leftover
         with saved_otherwise() as files:
             returned = answer(model, optimizer, _loader(data, batch_size), held_out, epochs, 2, path)
         dist.barrier()
@@ -79,8 +103,10 @@ def fit(answer):
 
     losses, scores = serial((0, 1, 2))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "last.pt")
-        first = on_ranks(on_rank, path, 2, world_size=3)
+        path, leftover = Path(folder, "last.pt"), Path(folder, "rank_1", "last.pt")
+        leftover.parent.mkdir()
+        leftover.touch()
+        first = _first_run(on_rank, path, 2, leftover)
         for rank, (run, _) in enumerate(first):
             assert not isinstance(run, str), f"On rank {rank} {run}."
         there = path.exists()

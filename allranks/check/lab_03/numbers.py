@@ -1,9 +1,14 @@
 """The precision of messages and of stored numbers, and a gradient clipped across all shards."""
 
+import contextlib
+import sys
+
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grad
 
 from allranks.check import exercise
 from allranks.check.lab_03.common import (
@@ -118,6 +123,24 @@ def precision(answer, places):
     return f"bf16 computes and fp32 sums; fp32 holds {', '.join(p for p in PLACES if p in truth)}."
 
 
+@contextlib.contextmanager
+def _norms_of_torch():
+    """List the functions of torch.nn.utils for norms that this thread calls, by whatever names it has them."""
+    called = []
+
+    def profile(frame, event, _):
+        name = frame.f_code.co_name.removeprefix("_")
+        if event == "call" and frame.f_code.co_filename == clip_grad.__file__ and hasattr(nn.utils, name):
+            called.append(name)
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield called
+    finally:
+        sys.setprofile(before)
+
+
 @exercise
 def clip(answer):
     """`answer(model, max_norm)` clips gradients across shards and returns the norm before clipping."""
@@ -130,13 +153,14 @@ def clip(answer):
         cut_in_units(model, mesh=new_mesh(*shape))
         (size * loss_of(model, part_of_rank(tokens))).backward()
         before = [p.detach().to_local().clone() for p in model.parameters()]
-        with trace() as counted:
+        with trace() as counted, _norms_of_torch() as borrowed:
             norm = answer(model, max_norm)
         norm = norm.item() if type(norm) is torch.Tensor and norm.numel() == 1 else norm
         unchanged = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         whole = [g.full_tensor().cpu() for g in gradients if isinstance(g, DTensor)]
-        return norm if isinstance(norm, float) else quoted(norm), unchanged, whole, len(counted.log)
+        norm = norm if isinstance(norm, float) else quoted(norm)
+        return norm, unchanged, whole, len(counted.log), borrowed[:1]
 
     model = new_gpt(7)
     model.position.weight.requires_grad_(False)
@@ -152,7 +176,7 @@ def clip(answer):
         results = on_ranks(on_rank, shape, max_norm, size, world_size=torch.Size(shape).numel())
         mesh = " × ".join(map(str, shape))
         if not size:
-            for rank, (norm, _, whole, _) in enumerate(results):
+            for rank, (norm, _, whole, *_) in enumerate(results):
                 zeros = norm == 0.0 and not any(g.any() for g in whole)
                 assert zeros, (
                     f"On a mesh of {mesh}, with all gradients 0, rank {rank} returned {norm}; expected 0.0, "
@@ -162,8 +186,12 @@ def clip(answer):
             continue
         norms = [norm for norm, *_ in results]
         factor = min(1.0, max_norm / total)
-        for rank, (norm, unchanged, whole, calls) in enumerate(results):
+        for rank, (norm, unchanged, whole, calls, borrowed) in enumerate(results):
             case = f"On a mesh of {mesh}, rank {rank}"
+            assert not borrowed, (
+                f"{case} called torch's {borrowed[0]}, which is right and what a program should call. Here, "
+                "write out what it does: the parts' squares, their sum over shards, and one factor."
+            )
             assert isinstance(norm, float), f"{case} returned {norm}; expected the norm, a float."
             assert unchanged, f"{case} has changed its weights; scale only the gradients."
             assert max(norms) - min(norms) < 1e-3 * total, (

@@ -17,6 +17,9 @@ def _sharded_step(answer, sizes, tokens, dtype, reduce_dtype):
     device, seen = device_of_rank(), {}
     model = new_gpt(sizes).to(device)
     model.head.register_forward_hook(lambda module, args, logits: seen.update(logits=logits.dtype))
+    model.layers[0].norm_1.register_forward_hook(
+        lambda module, args, out: seen.update(norm=out.dtype, autocast=torch.is_autocast_enabled(device))
+    )
     sharded = answer(model, dtype, reduce_dtype)
     if not isinstance(sharded, nn.Module):
         return {"returned": "None" if sharded in (None, ...) else f"a {type(sharded).__name__}"}
@@ -87,6 +90,10 @@ def _judge_shards(who, seen, values, units, dtype, reduce_dtype):
         "the "
         "one for the rest."
     )
+    assert not seen["autocast"], (
+        f"{who}, the layers compute in autocast. It chooses dtypes operation by operation, from a list of its "
+        "own; `param_dtype` alone makes the unit compute in that dtype."
+    )
     assert torch.equal(seen["values"], values), (
         f"{who}, the values of the weights have changed; sharding should keep them."
     )
@@ -111,4 +118,8 @@ def _judge_shards(who, seen, values, units, dtype, reduce_dtype):
         )
     assert seen["logits"] == dtype, (
         f"{who}, the logits are in {named(seen['logits'])}; expected {named(dtype)}."
+    )
+    assert seen["norm"] == dtype, (
+        f"{who}, a norm in a layer computes in {named(seen['norm'])}; expected {named(dtype)}, as everything "
+        "in the unit."
     )

@@ -58,6 +58,13 @@ def _train(model, plain, pieces, batches, dtype, victim):
     return losses, scales
 
 
+def _without_autocast(model, tokens, dtype, loss_function, scale):
+    """The step of a model whose units have a dtype: (loss, detached)."""
+    loss = loss_function(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+    scale(loss).backward()
+    return loss.detach()
+
+
 def _serial(batches):
     """The losses in fp32 in one process, which skips step PLANTED."""
     model = new_gpt(SIZES)
@@ -88,7 +95,8 @@ def milestone(step_of, loss_function, unscaled, scaler, scaled_step, shared_scal
         results = {}
         for name, (wrap, dtype) in runs.items():
             plain = new_gpt(SIZES).to(device_of_rank())
-            pieces = step_of, loss_function, scaled_step, shared_scaler(2.0**10)
+            step = _without_autocast if name.startswith("FSDP2") else step_of
+            pieces = step, loss_function, scaled_step, shared_scaler(2.0**10)
             results[name] = _train(wrap(plain), plain, pieces, batches, dtype, victim)
             dist.barrier()
         return results
