@@ -1,5 +1,6 @@
 """A time that no first call, no outlier and no impatient clock can spoil."""
 
+import contextlib
 import time
 
 import torch.distributed as dist
@@ -27,14 +28,19 @@ class _Clock:
         self.queued = 0.0
 
 
-def _set_clock(clock, names):
+@contextlib.contextmanager
+def _set(clock, names):
     """Replace the clocks of `time`, also where `names` (a notebook's variables) has imported one."""
-    real = [getattr(time, name) for name in CLOCKS]
+    real = {name: getattr(time, name) for name in CLOCKS}
     for name, value in list(names.items()):
-        if any(value is one for one in real):
+        if any(value is one for one in real.values()):
             names[name] = lambda: clock.now
     for name in CLOCKS:
         setattr(time, name, lambda: clock.now)
+    try:
+        yield
+    finally:
+        vars(time).update(real)
 
 
 @exercise
@@ -44,8 +50,8 @@ def seconds_of(answer):
 
     def on_rank(repeats):
         clock = _Clock(dist.get_rank())
-        _set_clock(clock, getattr(answer, "__globals__", {}))
-        return answer(clock.operation, clock.finish, repeats), clock.calls
+        with _set(clock, getattr(answer, "__globals__", {})):
+            return answer(clock.operation, clock.finish, repeats), clock.calls
 
     for world_size, repeats in ((4, 5), (2, 9)):
         results = on_ranks(on_rank, repeats, world_size=world_size)
