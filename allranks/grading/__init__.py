@@ -6,5 +6,6 @@
 | report     | grader     | all submissions, some at a time; JSON, CSV and a line for each   |
 | supervisor | supervisor | one a submission: limits, sandbox, deadlines, ends all processes |
 | runner     | runner     | calls the checks; never runs a line of the submission            |
+| preloaded  | runner     | the process that its ranks are forked from                       |
 | answers    | ranks      | a submission's function, run where a check calls it              |
 """

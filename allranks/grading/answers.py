@@ -33,25 +33,35 @@ class Answer:
         if "ALLRANKS_WORLD" not in os.environ:
             raise RuntimeError(f"{self.__name__} is called by the grader itself, and runs on ranks only")
         names = vars(sys.modules["__main__"])
-        if "_first_error" not in names:
-            names["_first_error"] = _define(self.cells, names)
+        if self.__name__ not in _tried:
+            _tried[self.__name__] = _define(self.cells, self.__name__, names)
         if self.__name__ not in names:
-            raise NameError(f"{self.__name__} is not defined{names['_first_error']}")
+            raise NameError(f"{self.__name__} is not defined{_tried[self.__name__]}")
         return names[self.__name__]
 
 
-def _define(cells, names):
-    """Run the definitions of all cells in `names`; return what went wrong first, as the end of a sentence.
+_tried, _run = {}, set()  # on a rank: what went wrong with each name, and the statements that have been run
 
-    What fails defines nothing: a library that only a demonstration needs may be missing here.
+
+def _define(cells, wanted, names):
+    """Run in `names` the definitions that `wanted` needs; return what went wrong first, to end a sentence.
+
+    What fails defines nothing, and what only a demonstration needs is not run: a rank would import plots.
     """
-    wrong = ""
-    for number, source in cells:
-        for node in reading.definitions(ast.parse(source)):
-            try:
-                exec(_compiled(node, number, source), names)
-            except Exception as error:
-                wrong = wrong or f"; code cell {number} raised {type(error).__name__}: {error}"
+    statements = [
+        (number, source, place, node)
+        for number, source in cells
+        for place, node in enumerate(reading.definitions(ast.parse(source)))
+    ]
+    needed, wrong = reading.needed([node for *_, node in statements], wanted), ""
+    for number, source, place, node in statements:
+        if node not in needed or (number, place) in _run:
+            continue
+        _run.add((number, place))
+        try:
+            exec(_compiled(node, number, source), names)
+        except Exception as error:
+            wrong = wrong or f"; code cell {number} raised {type(error).__name__}: {error}"
     return wrong
 
 

@@ -80,6 +80,31 @@ def definitions(tree):
     return [node for node in tree.body if isinstance(node, DEFINITIONS) or _is_constant(node)]
 
 
+def needed(statements, wanted):
+    """The set of those `statements` (definitions) that the name `wanted` needs, directly or through others.
+
+    All of them, if code looks names up by text.
+    """
+    binds = {node: _bound(node) for node in statements}
+    uses = {node: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} for node in statements}
+    if any(uses[node] & {"globals", "eval", "exec", "vars"} for node in statements):
+        return set(statements)
+    found, names = set(), {wanted, "*"}
+    while more := {node for node in statements if binds[node] & names} - found:
+        found |= more
+        names |= set().union(*(uses[node] for node in more))
+    return found
+
+
+def _bound(node):
+    """The names that a definition binds; `*` for those that nobody can list."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {node.name}
+
+
 def without_outputs(path):
     """The notebook's bytes without outputs and execution counts: what a student hands in."""
     notebook = json.loads(_content(path))

@@ -17,10 +17,10 @@ import torch
 
 import allranks
 from allranks.check import labs, verdict
+from allranks.grading import preloaded
 from allranks.grading.answers import Answer
 from allranks.launch import keeper, pickling
 
-PR_SET_DUMPABLE = 4
 LONGEST = 600  # letters of a reason
 DATA = {
     "builtins": "bool bytearray bytes complex dict float frozenset int list range set slice str tuple",
@@ -33,12 +33,15 @@ DATA = {
     "torch.nn.parameter": "Parameter",
     "torch.serialization": "_get_layout",
     "allranks.launch.stacks": "Failure Frame",
+    "allranks.transformer.sizes": "Transformer",
 }
 
 
-def main(descriptor):
+def main(descriptor, lab):
     """Grade what stdin describes, from task `first` on; a line of JSON goes to `descriptor` for each step."""
-    keeper.prctl(PR_SET_DUMPABLE, 0)  # other processes of the same user do not look into this one
+    importlib.import_module(f"allranks.check.{lab}")
+    preloaded.fork_server(descriptor, sys.stdin.fileno())  # of a process that knows nothing yet
+    keeper.prctl(preloaded.PR_SET_DUMPABLE, 0)  # other processes of the same user do not look into this one
     os.set_inheritable(descriptor, False)
     request = json.load(sys.stdin)
     labs.SECONDS = min(labs.SECONDS, request["seconds"] / 2)
@@ -95,6 +98,6 @@ def read_plain_data_only():
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])
     sys.stdout.flush()
     os._exit(0)

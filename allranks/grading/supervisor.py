@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import allranks
-from allranks.launch import keeper, packing
+from allranks.launch import keeper, packing, server
 
 PACKAGE = Path(allranks.__file__).resolve().parent
 START = 120.0  # seconds until the runner has to be ready: it imports torch
@@ -97,7 +97,7 @@ def _messages(request, seconds, sandboxed):
     """What a runner says, each message before its deadline; the last one may be `why` it says no more."""
     with tempfile.TemporaryDirectory(prefix="grading-", ignore_cleanup_errors=True) as folder:
         read, write = os.pipe()
-        words = ["-m", "allranks.grading.runner", str(write)]
+        words = ["-m", "allranks.grading.runner", str(write), request["lab"]]
         runner = _started(words, folder, sandboxed, stdin=subprocess.PIPE, pass_fds=[write])
         os.close(write)
         try:
@@ -146,7 +146,7 @@ def _environment(folder):
         "PYTHONPATH": str(PACKAGE.parent),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    return kept | own | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ALLRANKS_STANDBY": "0"}
+    return kept | own | server.ONE_THREAD | {"CUDA_VISIBLE_DEVICES": "", "ALLRANKS_STANDBY": "0"}
 
 
 def _limit():

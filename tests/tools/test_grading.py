@@ -93,6 +93,22 @@ def test_a_magic_line_does_not_hide_the_cell_around_it():
     assert kept("%matplotlib inline\nimport torch\n  !ls") == ["import torch"]
 
 
+@pytest.mark.parametrize(
+    "cell, needed",
+    [
+        ("import torch\nimport matplotlib\ndef f():\n    return torch.ones(A)\nA = B\nB = 2\nC = 3", 4),
+        ("from x import *\ndef f(): pass", 2),
+        ("import torch.nn\nimport torch.linalg\ndef f(x: torch.Tensor): pass", 3),
+        ("def g(): pass\ndef f(): return g\ndef g(): pass", 3),
+        ("class A: pass\nclass f(A): pass\nclass B(f): pass", 2),
+        ("import matplotlib\ndef f(): return globals()['matplotlib']", 2),
+    ],
+)
+def test_a_rank_runs_the_definitions_that_a_function_needs(cell, needed):
+    tree, _ = reading.parsed(cell)
+    assert len(reading.needed(reading.definitions(tree), "f")) == needed
+
+
 def test_the_lab_and_its_functions_come_from_the_calls_of_checks(tmp_path):
     cells = "parts = save, load", "check.lab_02.checkpoint(*parts)", "check.lab_02.fit(lambda x: x)", CALL
     submission = reading.read(written(tmp_path, "lab_05", notebook(*cells)))
