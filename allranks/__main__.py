@@ -1,6 +1,7 @@
 """The book's command line: `hang` and `trace` for your own jobs, `grade` and `submit` for labs."""
 
 import argparse
+import secrets
 import sys
 from pathlib import Path
 
@@ -18,6 +19,10 @@ def main(arguments=None):
     grade.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a notebook, or a folder of them")
     grade.add_argument("--out", type=Path, default=Path("marks"), help="the folder to write to (marks)")
     grade.add_argument("--workers", type=_positive(int), default=None, help="at a time (cores + 1)")
+    grade.add_argument("--seed", type=int, help="of inputs and weights, to grade again alike (in marks.json)")
+    export = commands.add_parser("nbgrader", help="solved labs as assignments that nbgrader can generate")
+    export.add_argument("notebooks", nargs="+", type=Path, metavar="SOLVED", help="a solved lab")
+    export.add_argument("--out", type=Path, default=Path(), help="the course's folder (.)")
     submit = commands.add_parser("submit", help="what the grader says of a lab, and the file to hand in")
     submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
     stuck = commands.add_parser("hang", help="who is to blame, by the flight recorder's dumps of all ranks")
@@ -29,7 +34,8 @@ def main(arguments=None):
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, one a rank, or a folder of them")
     trace.add_argument("--out", type=Path, metavar="FILE", help="write one trace of all ranks, for Perfetto")
     options = parser.parse_args(arguments)
-    return {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace}[options.command](options)
+    commands = {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace, "nbgrader": _nbgrader}
+    return commands[options.command](options)
 
 
 def _trace(options):
@@ -60,16 +66,31 @@ def _grade(options):
             "bubblewrap does not work here: submissions can read files and use the network.", file=sys.stderr
         )
     workers = options.workers or report.cores() + 1
-    records = report.grade(options.notebooks, options.out, workers, options.timeout, sandboxed)
+    seed = secrets.randbelow(10**9) if options.seed is None else options.seed
+    records = report.grade(options.notebooks, options.out, workers, options.timeout, sandboxed, seed)
     failed = sum(record["status"] != "graded" for record in records)
     print(f"{len(records) - failed} graded, {failed} not: {options.out / 'marks.csv'} and marks.json")
     return 1 if failed or not records else 0
 
 
+def _nbgrader(options):
+    from allranks.grading import nbgrader
+
+    for path in options.notebooks:
+        try:
+            print(nbgrader.export(path, options.out))
+        except (OSError, ValueError) as refusal:
+            print(f"{path}: {refusal}", file=sys.stderr)
+            return 2
+    return 0
+
+
 def _submit(options):
     from allranks.grading import reading, report, supervisor
 
-    record = report.graded(options.notebook, options.timeout, supervisor.has_sandbox())
+    record = report.graded(
+        options.notebook, options.timeout, supervisor.has_sandbox(), secrets.randbelow(10**9)
+    )
     for task in record["tasks"]:
         print("✓" if task["points"] else "✗", f"{task['task']}: {task['reason']}")
     print(*record["notes"], report.line(record), sep="\n")

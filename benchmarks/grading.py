@@ -74,7 +74,7 @@ def main():
             expected[name] = points
             Path(folder, f"{name}.ipynb").write_text(text, encoding="utf-8")
         start = time.monotonic()
-        records = report.grade([folder], Path(folder, "marks"), workers, 60.0, supervisor.has_sandbox())
+        records = report.grade([folder], Path(folder, "marks"), workers, 60.0, supervisor.has_sandbox(), 1)
         seconds = time.monotonic() - start
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{len(records)} submissions, {workers} at a time: {seconds:.0f} s")

@@ -1,6 +1,7 @@
 """Grade many submissions, some at a time, and write what a lecturer needs: `marks.csv` and `marks.json`."""
 
 import csv
+import hashlib
 import json
 import os
 import subprocess
@@ -27,14 +28,19 @@ def notebooks(paths):
     return list(dict.fromkeys(found))
 
 
-def graded(path, seconds, sandboxed):
-    """Return the record of one submission: what its columns say, and each task's points and reason."""
+def graded(path, seconds, sandboxed, seed):
+    """Return the record of one submission: what its columns say, and each task's points and reason.
+
+    The weights and inputs of its checks depend on `seed`, a number, and on the submission.
+    """
     start = time.monotonic()
     name = os.fsencode(path).decode("utf-8", "replace")
     record = {"submission": name, "lab": "", "points": 0, "out_of": 0, "status": "graded", "tasks": []}
     record |= {"notes": [], "sha256": "", "sandbox": "bubblewrap" if sandboxed else "none"}
     try:
         submission = reading.read(path)
+        digest = hashlib.sha256(f"{seed} {submission['sha256']}".encode()).hexdigest()
+        submission["draw"] = 1 + int(digest, 16) % 1_000_000
         record |= {name: submission[name] for name in ("lab", "sha256", "notes")}
         answer = _supervised(submission, seconds, sandboxed)
         record |= {"tasks": answer["tasks"], **answer["versions"]}
@@ -47,17 +53,20 @@ def graded(path, seconds, sandboxed):
     return record
 
 
-def grade(paths, out, workers, seconds, sandboxed):
+def grade(paths, out, workers, seconds, sandboxed, seed):
     """Grade `paths`, `workers` at a time; write both files to `out`; return the records."""
     out.mkdir(parents=True, exist_ok=True)
     records = []
     with ThreadPoolExecutor(workers) as pool:
-        for record in pool.map(lambda path: graded(path, seconds, sandboxed), notebooks(paths)):
+        for record in pool.map(lambda path: graded(path, seconds, sandboxed, seed), notebooks(paths)):
             records.append(record)
             print(line(record), flush=True)
     with open(out / "marks.json", "w", encoding="utf-8") as file:
         json.dump(
-            {"allranks": allranks.__version__, "submissions": records}, file, ensure_ascii=False, indent=1
+            {"allranks": allranks.__version__, "seed": seed, "submissions": records},
+            file,
+            ensure_ascii=False,
+            indent=1,
         )
     with open(out / "marks.csv", "w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")

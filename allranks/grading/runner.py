@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pickle
+import random
 import sys
 from multiprocessing.reduction import ForkingPickler
 
@@ -45,6 +46,8 @@ def main(descriptor, lab):
     os.set_inheritable(descriptor, False)
     request = json.load(sys.stdin)
     labs.SECONDS = min(labs.SECONDS, request["seconds"] / 2)
+    os.environ[labs.DRAW] = str(request["draw"])
+    random.seed(request["draw"])
 
     def tell(**message):
         os.write(descriptor, json.dumps(message).encode() + b"\n")

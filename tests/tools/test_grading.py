@@ -12,7 +12,10 @@ import pytest
 import torch
 from kernel import leftovers
 
+from allranks import model
 from allranks.__main__ import main
+from allranks.check import labs
+from allranks.check.lab_02.common import new_gpt as lab_02_model
 from allranks.grading import answers, reading, report, runner, supervisor
 from allranks.launch import packing, pickling
 
@@ -189,11 +192,42 @@ def test_every_task_of_a_lab_has_its_functions(path):
 
 
 @pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)
+def test_nbgrader_gets_a_point_for_each_task_and_the_solutions_of_all(path, tmp_path, capsys):
+    assert main(["nbgrader", str(path), "--out", str(tmp_path)]) == 0
+    name = path.stem.removesuffix("_solved")
+    assert capsys.readouterr().out.strip() == str(tmp_path / "source" / name / f"{name}.ipynb")
+    content = json.loads((tmp_path / "source" / name / f"{name}.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in content["cells"] if "nbgrader" in cell["metadata"]]
+    assert len({cell["metadata"]["nbgrader"]["grade_id"] for cell in cells}) == len(cells)
+    tests = [cell["source"] for cell in cells if cell["metadata"]["nbgrader"]["grade"]]
+    assert len(tests) == len(runner.tasks_of(reading.read(path)))
+    assert all("check.verdict(" in source for source in tests)
+    text = json.dumps(content, ensure_ascii=False)
+    assert "↓ yours" not in "".join(str(cell["source"]) for cell in cells)
+    assert text.count("### BEGIN SOLUTION") == text.count("### END SOLUTION") > len(tests) - 2
+
+
+def test_nbgrader_gets_no_lab_without_solutions(tmp_path, capsys):
+    assert main(["nbgrader", str(LABS / "fsdp.ipynb"), "--out", str(tmp_path)]) == 2
+    assert "give a solved lab" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)
 def test_without_the_milestone_the_checks_name_the_functions(path):
     submission = reading.read(path)
     expected = [names for *_, names in runner.tasks_of(submission)]
     del submission["calls"]["milestone"]
     assert [names for *_, names in runner.tasks_of(submission)] == expected
+
+
+def test_every_submission_has_inputs_and_weights_of_its_own(monkeypatch):
+    seen = set()
+    for draw in ("0", "1", "999999"):
+        monkeypatch.setenv(labs.DRAW, draw)
+        assert labs.digits().unique(dim=0).equal(model.digits().unique(dim=0))
+        weights = lab_02_model(21).head.weight.detach()
+        seen.add((*labs.digits()[:3].flatten().tolist(), *weights.flatten().tolist()))
+    assert len(seen) == 3
 
 
 def test_a_check_that_is_not_called_costs_its_points():
@@ -364,7 +398,7 @@ def test_what_is_no_lab_has_a_reason_and_no_points(marks):
 @pytest.mark.usefixtures("nothing_is_left_behind")
 def test_a_task_that_hangs_ends_at_its_deadline_and_the_next_one_begins(tmp_path):
     path = written(tmp_path, "hanging", notebook(HANGING, "check.lab_04.cross_entropy(cross_entropy)"))
-    record = report.graded(path, seconds=2.0, sandboxed=supervisor.has_sandbox())
+    record = report.graded(path, seconds=2.0, sandboxed=supervisor.has_sandbox(), seed=1)
     assert record["status"] == "graded"
     assert [task["points"] for task in record["tasks"]] == [0] * 7
     assert "did not finish" in record["tasks"][1]["reason"]

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks.check.labs import on_ranks
+from allranks.check.labs import drawn, on_ranks
 from allranks.launch import LaunchError
 from allranks.model import GPT
 
@@ -19,7 +19,7 @@ def plain(value):
 
 
 def new_gpt(seed, kind=GPT):
-    torch.manual_seed(seed)
+    torch.manual_seed(drawn(seed))
     return kind(layers=1, hidden=16, heads=2)
 
 

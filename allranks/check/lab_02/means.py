@@ -14,7 +14,7 @@ from allranks.check.lab_02.common import (
     plain,
     weights_of,
 )
-from allranks.check.labs import are_close, is_tensor, is_written, on_ranks
+from allranks.check.labs import are_close, drawn, is_tensor, is_written, on_ranks
 from allranks.trace import trace
 
 INPUTS = (((), torch.float32), ((5,), torch.float32), ((2, 3), torch.float64))  # shape and dtype
@@ -26,7 +26,9 @@ def reduce_mean(answer):
     is_written(answer)
 
     def values(rank, shape, dtype):
-        return torch.rand(shape, generator=torch.Generator().manual_seed(31 + rank), dtype=dtype) + rank
+        return (
+            torch.rand(shape, generator=torch.Generator().manual_seed(drawn(31 + rank)), dtype=dtype) + rank
+        )
 
     def on_rank():
         results = []
@@ -84,9 +86,9 @@ def _with_gradients(kind, rank, device="cpu"):
 
     With `kind` "before" there has been no `backward` yet.
     """
-    torch.manual_seed(7)
+    torch.manual_seed(drawn(7))
     model = (_chain() if kind == "chain" else Detours()).to(device)
-    torch.manual_seed(50 + rank)
+    torch.manual_seed(drawn(50 + rank))
     if kind == "before":
         return model
     if kind == "chain":

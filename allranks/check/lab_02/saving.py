@@ -22,8 +22,8 @@ from allranks.check.lab_02.common import (
     quoted,
     weights_of,
 )
-from allranks.check.labs import is_written, on_ranks
-from allranks.model import digits, loss_of
+from allranks.check.labs import digits, is_written, on_ranks
+from allranks.model import loss_of
 
 SLOW = 0.2  # seconds that writing a checkpoint takes here
 REMOVES = {"os.remove": "removes", "os.truncate": "truncates"}  # audit events that destroy a checkpoint

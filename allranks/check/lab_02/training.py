@@ -13,9 +13,9 @@ from allranks.check.lab_02.loading import loader
 from allranks.check.lab_02.means import average_gradients, reduce_mean
 from allranks.check.lab_02.saving import checkpoint, saved_otherwise
 from allranks.check.lab_02.stepping import evaluate, train_step
-from allranks.check.labs import is_written, on_ranks
+from allranks.check.labs import digits, is_written, on_ranks
 from allranks.launch import LaunchError
-from allranks.model import GPT, digits, loss_of
+from allranks.model import GPT, loss_of
 
 LEFTOVER = "rank 1 loads a checkpoint that rank 0 does not have"
 
@@ -68,9 +68,9 @@ def _first_run(*args):
         if LEFTOVER not in str(failure):
             raise
         raise AssertionError(
-            "Each rank asks its own disk whether there is a checkpoint. Here rank 1, on another machine, finds "
-            "the file of an older run, and resumes while ranks 0 and 2 start anew. Let rank 0 look, and tell "
-            "the others."
+            "Each rank asks its own disk whether there is a checkpoint. Here rank 1, on another machine, "
+            "finds the file of an older run, and resumes while ranks 0 and 2 start anew. Let rank 0 look, "
+            "and tell the others."
         ) from failure
 
 

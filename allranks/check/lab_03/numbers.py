@@ -23,8 +23,8 @@ from allranks.check.lab_03.common import (
     part_of_rank,
     quoted,
 )
-from allranks.check.labs import is_written, on_ranks
-from allranks.model import digits, loss_of
+from allranks.check.labs import digits, is_written, on_ranks
+from allranks.model import loss_of
 from allranks.trace import trace
 
 
@@ -125,7 +125,7 @@ def precision(answer, places):
 
 @contextlib.contextmanager
 def _norms_of_torch():
-    """List the functions of torch.nn.utils for norms that this thread calls, by whatever names it has them."""
+    """List the functions of torch.nn.utils for norms that this thread calls, under any name."""
     called = []
 
     def profile(frame, event, _):

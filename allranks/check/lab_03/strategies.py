@@ -6,8 +6,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from allranks import memory
 from allranks.check import exercise
 from allranks.check.lab_03.common import cut_in_units, device_of_rank, new_gpt, part_of_rank, quoted
-from allranks.check.labs import is_written, on_ranks
-from allranks.model import digits, loss_of
+from allranks.check.labs import digits, is_written, on_ranks
+from allranks.model import loss_of
 from allranks.trace import trace
 
 

@@ -23,8 +23,8 @@ from allranks.check.lab_03.common import (
     part_of_rank,
     quoted,
 )
-from allranks.check.labs import is_written, on_ranks
-from allranks.model import Layer, digits, loss_of
+from allranks.check.labs import digits, is_written, on_ranks
+from allranks.model import Layer, loss_of
 from allranks.trace import trace
 
 

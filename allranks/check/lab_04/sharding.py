@@ -8,8 +8,8 @@ from torch.distributed.tensor import DTensor
 from allranks import memory
 from allranks.check import exercise
 from allranks.check.lab_04.common import BF16, FP16, FP32, device_of_rank, joined, named, new_gpt
-from allranks.check.labs import is_written, on_ranks
-from allranks.model import digits, loss_of
+from allranks.check.labs import digits, is_written, on_ranks
+from allranks.model import loss_of
 from allranks.trace import trace
 
 
@@ -91,8 +91,8 @@ def _judge_shards(who, seen, values, units, dtype, reduce_dtype):
         "one for the rest."
     )
     assert not seen["autocast"], (
-        f"{who}, the layers compute in autocast. It chooses dtypes operation by operation, from a list of its "
-        "own; `param_dtype` alone makes the unit compute in that dtype."
+        f"{who}, the layers compute in autocast. It chooses dtypes operation by operation, from a list of "
+        "its own; `param_dtype` alone makes the unit compute in that dtype."
     )
     assert torch.equal(seen["values"], values), (
         f"{who}, the values of the weights have changed; sharding should keep them."
