@@ -4,7 +4,9 @@ import ast
 import csv
 import io
 import json
+import os
 import pickle
+import socket
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -402,3 +404,39 @@ def test_a_task_that_hangs_ends_at_its_deadline_and_the_next_one_begins(tmp_path
     assert record["status"] == "graded"
     assert [task["points"] for task in record["tasks"]] == [0] * 7
     assert "did not finish" in record["tasks"][1]["reason"]
+
+
+SPY = """
+import os, pathlib, socket
+def forward_backward(model, tokens, dtype, loss_function=None, scale=None):
+    tries = {
+        "file": lambda: open("SECRET").read(),
+        "package": lambda: open("PACKAGE/spoilt.py", "w").close(),
+        "network": lambda: socket.create_connection(("127.0.0.1", PORT), timeout=2),
+        "process": lambda: os.kill(GRADER, 0),
+    }
+    done = []
+    for name, reach in tries.items():
+        try:
+            reach()
+            done.append(name)
+        except OSError:
+            pass
+    raise RuntimeError(f"reached: {done}")
+"""
+
+
+@pytest.mark.skipif(not supervisor.shutil.which("bwrap"), reason="bubblewrap is not installed")
+def test_in_the_sandbox_there_are_no_files_no_network_and_no_processes_of_others(tmp_path):
+    if not supervisor.has_sandbox():
+        pytest.skip("bubblewrap cannot start a sandbox here")
+    secret = tmp_path / "secret"
+    secret.touch()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        places = {"SECRET": secret, "PACKAGE": supervisor.PACKAGE, "PORT": server.getsockname()[1]}
+        spy = SPY.replace("GRADER", str(os.getpid()))
+        for name, place in places.items():
+            spy = spy.replace(name, str(place))
+        path = written(tmp_path, "spy", notebook(spy, "check.lab_04.forward_backward(forward_backward)"))
+        record = report.graded(path, seconds=30.0, sandboxed=True, seed=1)
+    assert "reached: []" in record["tasks"][0]["reason"]
