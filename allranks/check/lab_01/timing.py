@@ -32,15 +32,15 @@ class _Clock:
 def _set(clock, names):
     """Replace the clocks of `time`, also where `names` (a notebook's variables) has imported one."""
     real = {name: getattr(time, name) for name in CLOCKS}
-    for name, value in list(names.items()):
-        if any(value is one for one in real.values()):
-            names[name] = lambda: clock.now
+    imported = {k: v for k, v in names.items() if any(v is one for one in real.values())}
+    names.update(dict.fromkeys(imported, lambda: clock.now))
     for name in CLOCKS:
         setattr(time, name, lambda: clock.now)
     try:
         yield
     finally:
         vars(time).update(real)
+        names.update(imported)
 
 
 @exercise
