@@ -3,13 +3,12 @@
     python benchmarks/grading.py [--workers N]
 
 Six labs, each handed in as solved, as handed out, and with one wrong function; three functions that hang,
-three that crash, three that attack the grader, and three files that are no lab. It prints the time, the CPU
-seconds of processes that have ended, and each mark that is not the expected one; then it exits with 1.
+three that crash, three that attack the grader, and three files that are no lab. It prints the time and
+each mark that is not the expected one; then it exits with 1. On two cores: 162 s (November 2026).
 """
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -76,9 +75,7 @@ def main():
         start = time.monotonic()
         records = report.grade([folder], Path(folder, "marks"), workers, 60.0, supervisor.has_sandbox(), 1)
         seconds = time.monotonic() - start
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{len(records)} submissions, {workers} at a time: {seconds:.0f} s")
-    print(f"at least {used.ru_utime + used.ru_stime:.0f} s of CPU")
     wrong = 0
     for record in records:
         name = Path(record["submission"]).stem
