@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
+from kernel import leftovers
 
 from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut
@@ -59,6 +60,9 @@ def cluster(environment):
     yield nodes
     ray.shutdown()
     nodes.shutdown()
+    for pid, command in leftovers.processes(os.environ[leftovers.TOKEN]).items():
+        if command.startswith("ray::"):  # Ray 2.60 waits for a lock in the exit of a controller, now and then
+            os.kill(pid, signal.SIGKILL)
 
 
 def on_ray(fn, *args, timeout=60):
