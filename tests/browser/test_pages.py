@@ -37,7 +37,7 @@ OPEN_ALL = """() => {
   document.querySelectorAll("details.ar-deeper").forEach(section => section.setAttribute("open", ""));
   return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
-FOLD_AGAIN = "document.querySelectorAll('details.ar-deeper').forEach(one => one.removeAttribute('open'))"
+FOLD = "open => document.querySelectorAll('details.ar-deeper').forEach(one => { one.open = open; })"
 # Goes through all slides and back by keys that land where the focus is. Counts, for every text, picture and
 # control that the page shows, on how many slides it is seen.
 WALK = """() => {
@@ -146,12 +146,12 @@ def test_pictures_say_what_they_show(visit):
 
 
 def test_pictures_say_their_size_and_are_there_when_they_are_near(visit):
-    visit.page.evaluate(OPEN_ALL)
+    visit.page.evaluate(FOLD, True)
     visit.scroll_through()
     pictures = visit.page.locator("article img[src*='_images/']").evaluate_all(
         "all => all.map(one => [one.loading, one.complete, one.naturalWidth, one.getAttribute('width')])"
     )
-    visit.page.evaluate(FOLD_AGAIN)
+    visit.page.evaluate(FOLD, False)
     assert all(found == ["lazy", True, found[2], str(found[2])] for found in pictures), pictures
 
 
