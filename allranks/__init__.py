@@ -11,12 +11,12 @@ Three layers, each of which imports nothing from those below it in this table:
                   simulate plan
                   precision attention experts streams lowering batches compression
                   local_updates parameter_server deepspeed_config framework_config muon inference failures
-                  profiles
+                  profiles recovery ranks
     torch         what ranks run, and what counts what they do
-                   private launch trace callers model parallel recipes serving nccl host_syncs units hang
-                   fake
+                  private launch trace callers model parallel recipes serving nccl host_syncs units hang
+                  fake kept pieces alive sleeping torch_pipelines slow_link held
     presentation  what readers see
-                  plots explorers check claims grading merging __main__
+                  plots explorers check claims published grading merging __main__
 """
 
 from allranks.launch import launch, notebook, progress, server

@@ -73,6 +73,7 @@ class trace(private.dispatch_mode()):
     counted.bytes   # Counter({'all_reduce': 4000}): of the messages
     counted.sent    # 6000.0 with 4 ranks: predicted from the calls, by `allranks.collectives`
     counted.sent_by_kind  # Counter({'all_reduce': 6000.0})
+    counted.sent_by_group  # Counter({('0', 'all_reduce'): 6000.0}): by the `group_name` of each group too
     counted.wire    # 7728: what all its TCP connections have sent; None without gloo or Linux
     counted.log     # every `Call`, in order
     counted.host_syncs  # Counter({'item': 1}): what would have stopped the host on a GPU
@@ -81,6 +82,7 @@ class trace(private.dispatch_mode()):
     def __init__(self):
         super().__init__()
         self.log = []
+        self._groups = []  # of each call, the name of its group
         self.wire = None
         self._syncs = HostSyncs()
 
@@ -107,6 +109,7 @@ class trace(private.dispatch_mode()):
         call = _read(operator, args)
         if call:
             self.log.append(call)
+            self._groups.append(_group(operator, args).group_name)
         elif not private.is_higher_order(operator):
             self._syncs.see(operator, args)
         return operator(*args, **(kwargs or {}))
@@ -134,6 +137,13 @@ class trace(private.dispatch_mode()):
         return total
 
     @property
+    def sent_by_group(self):
+        total = Counter()
+        for name, call in zip(self._groups, self.log, strict=True):
+            total[name, call.kind] += SENT[call.kind](call.nbytes, call.group_size)
+        return total
+
+    @property
     def sent(self):
         return sum(SENT[call.kind](call.nbytes, call.group_size) for call in self.log)
 
@@ -145,17 +155,22 @@ def _read(operator, args):
     name = operator.overloadpacket.__name__
     if operator.namespace == "c10d" and name in C10D:
         kind, message = C10D[name]
-        group = next(
-            g for g in args if isinstance(g, torch.ScriptObject) and "ProcessGroup" in str(g._type())
-        )
-        size = dist.ProcessGroup.unbox(group).size()
+        size = _group(operator, args).size()
         return Call(kind, 0 if message is None else _nbytes(args[message]), size)
     name = name.removesuffix("_").removesuffix("_coalesced")
     if operator.namespace in ("_c10d_functional", "_dtensor") and name in FUNCTIONAL:
         kind = FUNCTIONAL[name]
-        size = private.group_named(args[-1]).size()
+        size = _group(operator, args).size()
         return Call(kind, _nbytes(args[0]) * (size if kind == "all_gather" else 1), size)
     return None
+
+
+def _group(operator, args):
+    """The group of a collective."""
+    if operator.namespace != "c10d":
+        return private.group_named(args[-1])
+    boxed = next(g for g in args if isinstance(g, torch.ScriptObject) and "ProcessGroup" in str(g._type()))
+    return dist.ProcessGroup.unbox(boxed)
 
 
 def _nbytes(message):

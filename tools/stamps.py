@@ -1,8 +1,9 @@
 #!/usr/bin/env python
 """Which slow tests need not run again? Those whose inputs are, byte for byte, those that they last passed on.
 
-`tests/stamps.json` holds a hash for each group of inputs. `tools/stamps.py write` writes it after a whole
-run that was green (`.ci/run` does), and whoever ran it commits it. Tests marked `stamped("hub")` are skipped
+`tests/stamps.json` holds a hash for each group of inputs. `tools/stamps.py tests` and `tools/stamps.py pages`
+write those of that part of `.ci/run` after it was green (`.ci/run` does), and whoever ran it commits the
+file. Tests marked `stamped("hub")` are skipped
 while the hash is the same; `pytest --every-test`, and with it the nightly workflow, runs them always.
 """
 
@@ -36,6 +37,27 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/browser/running_hub.py",
         "tests/browser/test_hub*.py",
     ),
+    "lab 04": (
+        "allranks/check/__init__.py",
+        "allranks/check/labs.py",
+        "allranks/check/lab_04/*.py",
+        "allranks/trace.py",
+        "notebooks/labs/mixed_precision_solved.ipynb",
+        "tests/check/students.py",
+        "tests/check/test_lab_04_*.py",
+        "tests/support/together.py",
+    ),
+    "lab 06": (
+        "allranks/check/__init__.py",
+        "allranks/check/labs.py",
+        "allranks/check/lab_06/*.py",
+        "allranks/inference/*.py",
+        "allranks/serving/*.py",
+        "notebooks/labs/serving_solved.ipynb",
+        "tests/check/students.py",
+        "tests/check/test_lab_06_*.py",
+        "tests/support/together.py",
+    ),
     "lecture": (
         "book/_ext/**/*.py",
         "book/_ext/**/*.html",
@@ -45,8 +67,22 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/browser/built_book.py",
         "tests/browser/test_pages.py",
     ),
+    "labs": (
+        "allranks/check/labs.py",
+        "allranks/check/lab_01/*.py",
+        "allranks/check/lab_02/*.py",
+        "allranks/check/lab_05/*.py",
+        "allranks/launch/**/*.py",
+        "notebooks/labs/multi_gpu_setup_solved.ipynb",
+        "notebooks/labs/ddp_training_solved.ipynb",
+        "notebooks/labs/deepspeed_solved.ipynb",
+        "tests/check/answers/**/*.yaml",
+        "tests/check/test_check_lab_0[125]*.py",
+        "tests/support/*.py",
+    ),
 }
 ALWAYS = ("constraints.txt", "tools/stamps.py")
+OF_PAGES = ("hub", "lecture")  # the groups that the part `pages` runs; the part `tests` runs the others
 
 
 def files(patterns, root=ROOT):
@@ -92,14 +128,18 @@ def pages():
     return [path.relative_to(ROOT).with_suffix("").as_posix() for path in found]
 
 
-def write(file=STAMPS):
-    """Keep the hashes of all groups."""
-    found = {stamp_of(group): digest(group) for group in INPUTS if group != "lecture"}
-    found |= {stamp_of("lecture", page): digest("lecture", page) for page in pages()}
+def write(part, file=STAMPS):
+    """Keep the hashes of the groups that a part of `.ci/run` has run; those of the other part stay."""
+    found = stamped(file)
+    for group in INPUTS:
+        if (group in OF_PAGES) == (part == "pages"):
+            places = pages() if group == "lecture" else [None]
+            found |= {stamp_of(group, page): digest(group, page) for page in places}
     file.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["write"]:
-        sys.exit(f"stamps: given {' '.join(sys.argv[1:]) or 'nothing'}; the one thing it does is `write`")
-    write()
+    if sys.argv[1:] not in (["tests"], ["pages"]):
+        given = " ".join(sys.argv[1:]) or "nothing"
+        sys.exit(f"stamps: given {given}; which part was green, tests or pages?")
+    write(sys.argv[1])

@@ -14,7 +14,7 @@ WORLD_SIZES = (2, 3, 5, 6)
 
 def _number(answer):
     is_filled(answer)
-    assert isinstance(answer, int | float) and not isinstance(answer, bool), f"{answer!r} is not a number."
+    assert isinstance(answer, (int, float)) and not isinstance(answer, bool), f"{answer!r} is not a number."
 
 
 def _only_messages(calls):

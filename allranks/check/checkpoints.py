@@ -1,9 +1,8 @@
-"""The exercises of the chapter on checkpoints."""
+"""The exercise of the chapter on checkpoints."""
 
 import torch
 
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
 
 BATCH, STAGES = 12, ((4, 3), (3, 4))  # (ranks, steps): three steps on four ranks, then four on three
 
@@ -38,25 +37,3 @@ def rows(answer):
             )
             consumed += BATCH
     return "Each row is read once, also after four ranks have become three."
-
-
-@exercise
-def host(answer):
-    """`answer`: gigabytes of staged copies on a node, with two saves of 70 billion parameters in flight."""
-    is_filled(answer)
-    whole = 70 * 14
-    right = 2 * whole / 8
-    assert abs(answer - right * 1e9) > 1, "In bytes that is right; the question asks for gigabytes."
-    assert abs(answer - right / 2) > 0.5, (
-        "That is one save: the first copy is still there when the next is made."
-    )
-    assert abs(answer - right / 8) > 0.5, "That is one rank's share; eight ranks use the memory of one node."
-    assert abs(answer - right / 16) > 0.5, "That is one copy of one rank: eight ranks, and two saves."
-    assert abs(answer - 2 * 70 * 16 / 8) > 0.5, "Gradients are not saved: 14 bytes a parameter, not 16."
-    assert min(abs(answer - whole), abs(answer - 2 * whole)) > 0.5, (
-        "That is the whole job; how much of it is on one of the eight nodes?"
-    )
-    assert abs(answer - right) < 0.5, (
-        f"{answer:g} GB is not it: 14 bytes a parameter, 64 ranks, 8 a node, two copies."
-    )
-    return f"{right:g} GB: two copies of an eighth of 980 GB."

@@ -4,11 +4,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from allranks import attention, launch
+from allranks import launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
 from allranks.trace import trace
-from allranks.transformer import PRESETS
 
 SECONDS = 20.0
 SIZES = ((4, 16), (2, 8), (4, 64), (8, 64))  # ranks, tokens
@@ -81,21 +79,3 @@ def combine(answer):
                 "Does a rank need the others' outputs one by one?"
             )
     return f"The attention of one process to all keys, in {nbytes} bytes, however many keys there are."
-
-
-@exercise
-def megabytes_sent(answer):
-    """`answer`: megabytes a rank sends forward in a layer of Llama 3 405B, 131,072 tokens, TP 8, CP 16."""
-    model = PRESETS["llama3-405b"]
-    expected = attention.ring_bytes(131072, 16, model.kv_heads // 8, model.head_width) / 1e6
-    is_filled(answer)
-    for factor, hint in (
-        (1 / 15, "That is one hop; there are fifteen."),
-        (16 / 15, "That counts a rank's own part, which is not sent."),
-        (1 / 2, "Keys and values, of two bytes an element."),
-        (8, "That is for all eight heads of keys; tensor parallelism leaves a rank one."),
-        (16, "That is with as many heads of keys as of queries; Llama shares them."),
-    ):
-        assert abs(answer / (expected * factor) - 1) > 0.01, hint
-    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not what 15 hops of 8192 tokens carry."
-    return f"{expected:.0f} MB, in 15 hops of {expected / 15:.1f} MB."

@@ -2,16 +2,12 @@
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from allranks import collectives, launch
 from allranks.check import exercise
 from allranks.check.stubs import is_filled
-from allranks.model import GPT, digits
 from allranks.parallel.ddp import Bucket
-from allranks.trace import trace
 
 SECONDS = 20.0
 BACKWARD, BUCKETS, ALL_REDUCE = 70, 7, 15  # milliseconds, how many, milliseconds each
@@ -85,53 +81,6 @@ def any_order(answer):
         f"second is ready; what happens is: {', '.join(events) or 'nothing'}."
     )
     return "Right in either order, and a bucket whose turn it is leaves as soon as it is full."
-
-
-def _ink(model, tokens):
-    targets = tokens[:, 1:].flatten()
-    each = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), targets, reduction="none")
-    return each[targets != 0].sum(), int((targets != 0).sum())
-
-
-@exercise
-def accumulate(answer):
-    """`answer(model, microbatches, ink_loss)` leaves the gradient of the mean over all ink, sent once."""
-    tokens = digits()[:24]
-
-    def on_rank():
-        torch.manual_seed(0)
-        model = GPT(layers=1, hidden=16, heads=2)
-        wrapped = DistributedDataParallel(model)
-        mine = tokens.chunk(dist.get_world_size())[dist.get_rank()]
-        with trace() as counted:
-            answer(wrapped, mine.split([1, 2, 5]), _ink)
-        dist.barrier()
-        gradients = [p.grad for p in model.parameters()]
-        assert all(g is not None for g in gradients), "some parameters have no gradient"
-        return torch.cat([g.flatten() for g in gradients]), counted.bytes["all_reduce"]
-
-    torch.manual_seed(0)
-    model = GPT(layers=1, hidden=16, heads=2)
-    loss, count = _ink(model, tokens)
-    (loss / count).backward()
-    expected = torch.cat([p.grad.flatten() for p in model.parameters()])
-    for rank, (gradient, sent) in enumerate(launch(on_rank, world_size=3, timeout=SECONDS, backend="gloo")):
-        factor = gradient.norm() / expected.norm()
-        off = (gradient - expected).norm() / expected.norm()
-        direction = (gradient / factor - expected).norm() / expected.norm()
-        assert off < 1e-4 or direction > 1e-4, (
-            f"Rank {rank}'s gradient has the right direction and {factor:.2g} times the right length: "
-            "DDP divides by the number of ranks, too."
-        )
-        assert off < 1e-4, (
-            f"On 3 ranks with micro-batches of 1, 2 and 5 pictures, rank {rank}'s gradient is off by "
-            f"{off:.0%}: a pixel of ink has to count the same, wherever it is."
-        )
-        assert sent < 1.5 * expected.nbytes, (
-            f"The gradient is right, but {sent / expected.nbytes:.0f} times the gradients are all-reduced; "
-            "once is enough."
-        )
-    return "The gradient of all ink together, and it travels once."
 
 
 @exercise

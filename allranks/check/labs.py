@@ -4,20 +4,32 @@ The reader's code runs on ranks only: it can crash, hang or corrupt its process,
 """
 
 import os
+import tempfile
 
 import torch
+import torch.distributed as dist
 
 from allranks import model
 from allranks.check import verdict
-from allranks.launch import launch
+from allranks.launch import launch, recorder
 
 DRAW = "ALLRANKS_DRAW"  # the variable that has a submission's number, above 0
 SECONDS = 20.0  # a right answer takes less than one
 
 
-def on_ranks(test, *args, world_size=4, backend=None):
+def on_ranks(test, *args, world_size=4, backend=None, **options):
     """Return what `test(*args)` returns on each rank; `test` calls the reader's code."""
-    return launch(test, *args, world_size=world_size, timeout=SECONDS, backend=backend)
+    return launch(test, *args, world_size=world_size, timeout=SECONDS, backend=backend, **options)
+
+
+def groups_used():
+    """The ranks of the group of every collective that this process has entered, from any thread."""
+    with tempfile.NamedTemporaryFile() as file:
+        recorder.write(file.name)
+        calls = recorder.read(file.name).calls
+    everyone = range(dist.get_world_size())
+    members = [everyone if call.members == "all" else call.members for call in calls if call.members]
+    return [sorted(ranks) for ranks in members]
 
 
 def drawn(seed):

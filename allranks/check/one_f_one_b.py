@@ -1,4 +1,4 @@
-"""The exercises of the chapter PipeDream and 1F1B."""
+"""The exercises of the chapter 1F1B."""
 
 from allranks import schedules, simulate
 from allranks.check import exercise
@@ -32,20 +32,6 @@ def order(answer):
             f"ideal time, and {expected:.1%} can be reached."
         )
     return "Legal, free of deadlock, p - r micro-batches on rank r, and a bubble of (p-1)/m."
-
-
-@exercise
-def late(answer):
-    """`answer(order)` lists for each backward how many updates lie between its forward and its update."""
-    gpipe = schedules.gpipe(2, 3)
-    for schedule in (schedules.pipedream(4, 8), gpipe, schedules.pipedream(3, 2)):
-        for rank, uses in enumerate(schedules.weights_used(schedule)):
-            expected = [use.latest - use.version for use in uses if use.operation.kind == "BW"]
-            got = answer(schedule.orders[rank])
-            is_returned(got)
-            given = " ".join(f"{each.kind[0]}{each.microbatch}" for each in schedule.orders[rank])
-            assert list(got) == expected, f"{given}: you say {list(got)}, and it is {expected}."
-    return "3, 2, 1, 0 on four ranks, once the pipeline is full."
 
 
 @exercise

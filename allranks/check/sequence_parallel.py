@@ -3,10 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from allranks import launch, memory
+from allranks import launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
-from allranks.transformer import PRESETS
 
 SECONDS = 20.0
 RATES = (0.5, 0.1)  # of two calls, one after the other
@@ -61,39 +59,6 @@ def dropout(answer):
             "The right places; what is left has to be divided by 1 - rate."
         )
     return "The parts together are the dropout of one process, call after call."
-
-
-@exercise
-def megabytes(answer):
-    """`answer`: megabytes (1e6) of a layer of MT-NLG on 8 ranks, as in Table 2 and with four all-gathers."""
-    model = PRESETS["mt-nlg-530b"]
-    whole = 2 * model.sequence * model.hidden * 2  # the inputs of two pairs of matrices
-    printed = memory.layer_activation_bytes(model, 1, 8, True, "selective")
-    expected = printed / 1e6, (printed + whole * (1 - 1 / 8)) / 1e6
-    assert isinstance(answer, tuple | list) and len(answer) == 2, "Two numbers."
-    for part in answer:
-        is_filled(part, "numbers")
-    first, second = answer
-    for wrong, hint in (
-        (memory.layer_activation_bytes(model, 1, 8, False, "selective"), "That is tensor parallelism alone."),
-        (
-            memory.layer_activation_bytes(model, 1, 8, True),
-            "That is with the core, which is computed again.",
-        ),
-        (8 * printed, "That is for all eight ranks together."),
-    ):
-        assert abs(first / (wrong / 1e6) - 1) > 0.005, hint
-    assert abs(first / expected[0] - 1) < 0.005, f"{first:g} MB is not 34sbh/t."
-    assert abs(second / ((printed + whole) / 1e6) - 1) > 0.005, (
-        "The part of its own is counted twice in the second: a rank keeps all tokens instead of its part."
-    )
-    assert abs(second / ((printed + whole / 2 * 7 / 8) / 1e6) - 1) > 0.005, (
-        "Two inputs are kept whole: of queries, keys and values, and of the feed-forward."
-    )
-    assert abs(second / expected[1] - 1) < 0.005, (
-        f"The first is right; {second:g} MB is not: which tensors come out of a gather, and who keeps them?"
-    )
-    return f"{expected[0]:.0f} MB, and {expected[1]:.0f} MB with what is gathered kept whole."
 
 
 @exercise

@@ -8,6 +8,5 @@ def is_filled(answer, what="a number"):
 
 def is_returned(result, what="", where="The function"):
     """Fail if a function of the reader's returned None; `what` it should return, `where` it was called."""
-    assert result is not None and result is not ..., (
-        f"{where} returns nothing yet{f'; it should return {what}' if what else ''}."
-    )
+    more = f"; it should return {what}" if what else ""
+    assert result is not None and result is not ..., f"{where} returns nothing yet{more}."

@@ -41,7 +41,7 @@ MACHINES = (
 )
 CONTROLS = (
     Choice("axis", "groups along", AXES, "tp"),
-    Choice("order", "order, fastest first", ORDERS, "tp cp pp dp"),
+    Choice("order", "order, fast to slow", ORDERS, "tp cp pp dp"),
     Scale("tp", "tensor tp", powers_of_two(1, 8), 4),
     Scale("cp", "context cp", powers_of_two(1, 4), 2),
     Scale("pp", "pipeline pp", powers_of_two(1, 8), 2),

@@ -13,6 +13,8 @@ from ..interleaving import group_size
 from ..transformer import RECOMPUTATION
 from .states import share
 
+GATHERED = ("input of queries, keys and values", "input of the feed-forward")  # in front of cut matrices
+
 
 class Saved(namedtuple("Saved", "name part split nbytes")):
     """A tensor kept for backward, of `nbytes` in all.
@@ -80,24 +82,49 @@ def layer_tensors(model, microbatch=1, element=2, dropout=True, fused=False):
 
 def layer_activation_bytes(
     model, microbatch=1, tensor_parallel=1, sequence_parallel=False, recomputation="none", *,
-    context_parallel=1, element=2, dropout=True, fused=False, small=False,
+    context_parallel=1, element=2, dropout=True, fused=False, small=False, regather=True,
 ):  # fmt: skip
     """Bytes that one layer keeps on a rank for one micro-batch (Korthikanti et al. 2022, Table 2).
 
     In GPT-2's shape: sbh(34 + 5as/h); tensor parallel sbh(10 + 24/t + 5as/(ht)); with sequence parallel
     sbh(34/t + 5as/(ht)); selective recomputation drops the term with a; full keeps the layer's input, 2sbh,
     and 2sbh/t where the sequence is split. Context parallelism divides all of it. element, dropout, fused: as
-    in `layer_tensors`. small: add the statistics.
+    in `layer_tensors`. small: add the statistics. regather: with the sequence split, the inputs of the
+    matrices are gathered again in backward, as in Table 2; False keeps them whole, sbh(4 + 30/t + 5as/(ht)).
     """
-    t = _checked(model, microbatch, tensor_parallel, sequence_parallel, recomputation, context_parallel)
+    parts = layer_activation_parts(
+        model, microbatch, tensor_parallel, sequence_parallel, recomputation, element=element,
+        dropout=dropout, fused=fused, regather=regather,
+    )  # fmt: skip
+    return share(sum(nbytes for part, nbytes in parts.items() if small or part != "small"), context_parallel)
+
+
+def layer_activation_parts(
+    model, microbatch=1, tensor_parallel=1, sequence_parallel=False, recomputation="none", *,
+    element=2, dropout=True, fused=False, regather=True,
+):  # fmt: skip
+    """The same by where it is: {"between the matrices", "inside", "core", "small"} to bytes on a rank.
+
+    Between the matrices is what tensor parallelism does not cut, the core what selective recomputation drops.
+    ValueError for experts without `regather`: each of them gets its tokens, and gathers nothing.
+    """
+    t = _checked(model, microbatch, tensor_parallel, sequence_parallel, recomputation, 1)
+    one_of("regather", regather, (False, True))
+    if not regather and model.experts > 1:
+        raise ValueError(f"regather must be True for a model with {model.experts} experts")
     saved = layer_tensors(model, microbatch, element, dropout, fused)
     if recomputation == "full":
-        saved = saved[:1]
+        saved, regather = saved[:1], True
     ways = {"heads": t, "feed-forward": t, "kv heads": min(t, model.kv_heads)}
     ways["sequence"] = t if sequence_parallel else 1
-    dropped = ([] if small else ["small"]) + (["core"] if recomputation == "selective" else [])
-    kept = [share(tensor.nbytes, ways[tensor.split]) for tensor in saved if tensor.part not in dropped]
-    return share(sum(kept), context_parallel)
+    parts = {"between the matrices": 0, "inside": 0, "core": 0, "small": 0}
+    for tensor in saved:
+        part = "between the matrices" if tensor.split == "sequence" else "inside"
+        part = tensor.part if tensor.part in parts else part
+        if part != "core" or recomputation != "selective":
+            cut = ways[tensor.split] if regather or tensor.name not in GATHERED else 1
+            parts[part] += share(tensor.nbytes, cut)
+    return parts
 
 
 def recomputed_bytes(

@@ -105,3 +105,29 @@ def spread(t, dims, over, layout, mesh):
     """Return `t`, with `dims`, for use in something with the dims `over`, a bias for instance."""
     there, back = [], sums(f"{over}, {dims} -> {over}", layout)[2]
     return Sums.apply(t, there, back, mesh)
+
+
+def in_names(layer):
+    """Return the parameters of a `Layer` of the running model as {name: (tensor, its dims)}.
+
+    kind: queries, keys, values. heads, width: the columns of attention's matrices. io: the hidden size.
+    """
+    qkv, heads = (layer.query, layer.key, layer.value), (layer.heads, -1)
+    weights, biases = (
+        torch.stack([getattr(linear, which).unflatten(0, heads) for linear in qkv])
+        for which in ("weight", "bias")
+    )
+    named = {
+        "qkv": (weights, "kind heads width io"),
+        "qkv bias": (biases, "kind heads width"),
+        "out": (layer.out.weight.unflatten(1, heads), "io heads width"),
+        "up": (layer.up.weight, "hidden io"),
+        "up bias": (layer.up.bias, "hidden"),
+        "down": (layer.down.weight, "io hidden"),
+        "out bias": (layer.out.bias, "io"),
+        "down bias": (layer.down.bias, "io"),
+    }
+    for norm in ("norm_1", "norm_2"):
+        for which in ("weight", "bias"):
+            named[f"{norm} {which}"] = getattr(getattr(layer, norm), which), "io"
+    return {name: (t.detach(), dims) for name, (t, dims) in named.items()}

@@ -193,3 +193,21 @@ def parallel_loss(model, tokens, group=None):
     tokens = tokens.to(next(model.parameters()).device)
     logits = model(tokens[:, :-1]).flatten(0, 1)
     return parallel_cross_entropy(logits, tokens[:, 1:].flatten(), group)
+
+
+def part_of(whole, part, group=None):
+    """Return this rank's slice of `whole`, cut in the dim in which `part` is smaller, if there is one."""
+    for dim in range(whole.dim()):
+        if whole.shape[dim] != part.shape[dim]:
+            return cut(whole, dim, group)
+    return whole
+
+
+def wrong_gradients(module, expected, group=None, rtol=1e-4, atol=1e-6):
+    """Return the names of parameters whose gradient is not this rank's part of the whole `expected[name]`."""
+    wrong = []
+    for name, p in module.named_parameters():
+        part = part_of(expected[name].to(p.device), p, group)
+        if not torch.allclose(p.grad, part, rtol=rtol, atol=atol):
+            wrong.append(name)
+    return wrong

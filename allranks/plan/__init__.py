@@ -6,9 +6,12 @@ them. It is arithmetic over the other modules: each number comes from the one fu
 `OMITTED` says what is left out.
 """
 
+from .collective import bus_bandwidth, collective_seconds
 from .footprint import least_bytes, memory_of
+from .layer import Kernels, Rates, kernels
 from .legal import Layout, divisors, illegal, layout, layouts
 from .placement import LLAMA_ORDER, MEGATRON_ORDER, Path, mesh_of, path, paths
+from .reached import rates
 from .search import OMITTED, Plan, plans, price
 from .step import Communication, Parts, parts, priced
 
@@ -17,12 +20,17 @@ __all__ = [
     "MEGATRON_ORDER",
     "OMITTED",
     "Communication",
+    "Kernels",
     "Layout",
     "Parts",
     "Path",
     "Plan",
+    "Rates",
+    "bus_bandwidth",
+    "collective_seconds",
     "divisors",
     "illegal",
+    "kernels",
     "layout",
     "layouts",
     "least_bytes",
@@ -34,4 +42,5 @@ __all__ = [
     "plans",
     "price",
     "priced",
+    "rates",
 ]

@@ -48,12 +48,13 @@ def hidden_pipeline(layout, seconds, compute, overlap):
     return behind(max(0.0, 1 - waits) * seconds, compute, overlap)
 
 
-def data_seconds(model, layout, parameters, ways, recipe, forward, backward, overlap):
+def data_seconds(model, layout, parameters, ways, recipe, forward, backward, overlap, bucket=None):
     """Seconds in which a step reduces gradients and gathers weights, and how many of these are hidden.
 
     parameters: of a rank, as (those outside the experts, those of experts). forward, backward: seconds of a
     micro-batch on the slowest stage, beside which a `memory.zero_windows` runs. Stage 3 gathers layer by
-    layer, the others all at once.
+    layer, the others all at once, or in buckets: of bucket[0] bytes, or bucket[1] for
+    each rank if that is more.
     """
     beside = {"forward": forward, "backward": backward}
     amounts = (layout.zero_stage, recipe, layout.microbatches, -(-model.layers // layout.pp))
@@ -61,7 +62,10 @@ def data_seconds(model, layout, parameters, ways, recipe, forward, backward, ove
     for mine, way in zip(parameters, (ways["dp"], ways["expert dp"])):
         if mine and way.size > 1:
             for window in memory.zero_windows(mine, way.size, *amounts):
-                seconds = window.calls * (way.size - 1) * way.α + window.sent / way.bandwidth
+                calls = window.calls
+                if bucket and layout.zero_stage < 3:
+                    calls *= -(-window.sent // (calls * max(bucket[0], bucket[1] * way.size)))
+                seconds = calls * ((way.size - 1) * way.α + way.call) + window.sent / way.bandwidth
                 key = (window.times, window.beside)
                 took[key] = took.get(key, 0.0) + seconds
     total = sum(times * seconds for (times, _), seconds in took.items())

@@ -9,12 +9,24 @@ MEGATRON_ORDER = ("tp", "cp", "dp", "pp")
 LLAMA_ORDER = ("tp", "cp", "pp", "dp")
 
 
-class Path(namedtuple("Path", "size members α bandwidth hop")):
+class Path(namedtuple("Path", "size members α bandwidth hop call")):
     """What a group of `size` ranks has, of which `members` are in one node.
 
     α: seconds a message takes at least. bandwidth: bytes/s that each rank sends in a ring. hop: bytes/s from
-    each to the next, as in a pipeline.
+    each to the next, as in a pipeline. call: seconds that starting a collective takes.
     """
+
+
+class Reached(namedtuple("Reached", "α bandwidth")):
+    """A link as collectives use it."""
+
+
+def reached(rates, inside, between):
+    """The two links at the shares of their bandwidth that `rates` have: as they are, if `rates` is None."""
+    if rates is None:
+        return inside, between
+    near, far = rates.wire
+    return Reached(inside.α, near * inside.bandwidth), Reached(rates.hop * between.α, far * between.bandwidth)
 
 
 def mesh_of(layout, order=MEGATRON_ORDER):
@@ -58,11 +70,11 @@ def path(mesh, axes, devices_per_node, inside, between):
     elif not aligned:
         members = 1
     if members == size:
-        return Path(size, members, inside.α, inside.bandwidth, inside.bandwidth)
+        return Path(size, members, inside.α, inside.bandwidth, inside.bandwidth, 0.0)
     if members == 1:
-        return Path(size, members, between.α, between.bandwidth, between.bandwidth)
+        return Path(size, members, between.α, between.bandwidth, between.bandwidth, 0.0)
     ring, hop = (min(inside.bandwidth, rings * between.bandwidth) for rings in (members, 1))
-    return Path(size, members, between.α, ring, hop)
+    return Path(size, members, between.α, ring, hop, 0.0)
 
 
 GROUPS = {  # which axes of `mesh_of` a group extends over
@@ -75,10 +87,18 @@ GROUPS = {  # which axes of `mesh_of` a group extends over
 }
 
 
-def paths(layout, order, devices_per_node, inside, between):
+def paths(layout, order, devices_per_node, inside, between, rates=None):
     """A dict from "tp", "cp", "pp", "ep" to their `Path`; "dp": over which weights are shared, cp included.
 
-    "expert dp": over which the weights of experts are.
+    "expert dp": over which the weights of experts are. Without `rates` every hop of a ring that leaves its
+    node takes the network's α; with them only those between nodes do, and starting a collective takes a time.
     """
     mesh = mesh_of(layout, order)
-    return {name: path(mesh, axes, devices_per_node, inside, between) for name, axes in GROUPS.items()}
+    ways = {name: path(mesh, axes, devices_per_node, inside, between) for name, axes in GROUPS.items()}
+    return ways if rates is None else {name: _in_hops(ways[name], inside, rates) for name in ways}
+
+
+def _in_hops(way, inside, rates):
+    size, members, α, bandwidth, hop, _ = way
+    between = 0.0 if members == size else 1 / members
+    return Path(size, members, between * α + (1 - between) * inside.α, bandwidth, hop, rates.call)

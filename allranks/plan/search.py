@@ -53,7 +53,7 @@ def price(
     """The `Plan` of one `Layout`, whether it fits or not; the options are those of `plans`."""
     capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
     shared = {"sequence_parallel": sequence_parallel, "recipe": recipe}
-    took = priced(model, layout, accelerator, **shared, **options)
+    took = priced(model, layout, accelerator, dropout=dropout, fused=fused, **shared, **options)
     held = memory_of(model, layout, dropout=dropout, fused=fused, **shared)
     return _plan(model, layout, held, took, accelerator, capacity, options)
 
@@ -93,7 +93,9 @@ def plans(
             if chunks == 1 or schedules.group_size(layout.pp, layout.microbatches) <= layout.pp:
                 full[mesh] = kept
             continue
-        took = priced(model, layout, accelerator, known=known, **shared, **options)
+        took = priced(
+            model, layout, accelerator, dropout=dropout, fused=fused, known=known, **shared, **options
+        )
         found.append(_plan(model, layout, held, took, accelerator, capacity, options))
     return sorted(found, key=lambda plan: (plan.seconds, plan.memory.total, plan.layout))
 

@@ -5,15 +5,17 @@ link its axis is placed on; communication hides behind compute where `overlap` s
 is as slow as the slowest. The parts add up.
 """
 
+import math
 from collections import namedtuple
 
 from .. import memory, schedules, topology, transformer
 from ..inputs import quantity, whole
 from ..memory.states import ZERO, recipe_of
 from ..topology.experts import expert_seconds, expert_traffic
+from .layer import kernels
 from .legal import illegal
 from .overlap import data_seconds, hidden_pipeline, hidden_tensor
-from .placement import MEGATRON_ORDER, paths
+from .placement import MEGATRON_ORDER, paths, reached
 
 FIELDS = "compute recomputation imbalance tensor context expert pipeline bubble data optimizer"
 SENT = ("tensor", "context", "expert", "pipeline", "data")
@@ -58,9 +60,9 @@ class Communication(namedtuple("Communication", SENT)):
 
 
 Work = namedtuple("Work", "compute repeated slowest forward piece")
-"""FLOPs of a micro-batch on a stage. compute: what the model needs, and repeated: what is computed twice,
-both as a mean over the stages. slowest: of the stage with the most of both; forward: of its first forward.
-piece: of the piece with the most layers."""
+"""FLOPs or seconds of a micro-batch on a stage. compute: what the model needs, and repeated: what is computed
+twice, both as a mean over the stages. slowest: of the stage with the most of both; forward: of its first
+forward. piece: of the piece with the most layers."""
 
 
 def once(known, key, function, *inputs):
@@ -79,12 +81,15 @@ def parts(model, layout, accelerator, **options):
 
 def priced(
     model, layout, accelerator, *, inside, between, devices_per_node=8, efficiency=0.6, overlap=1.0,
-    attended=1.0, dtype="bf16", recipe=ZERO, sequence_parallel=True, order=MEGATRON_ORDER, known=None,
+    attended=1.0, dtype="bf16", recipe=ZERO, sequence_parallel=True, order=MEGATRON_ORDER, rates=None,
+    dropout=True, fused=False, known=None,
 ):  # fmt: skip
     """The `Parts` of a step of `model` in `layout` and all its `Communication`, in seconds.
 
-    compute: 3 times the forward FLOPs at `efficiency` · peak. attended: the share of a sequence's s² pairs
-    that attention computes on the busiest rank, 1 if no mask is skipped (`attention.attended`). tensor,
+    compute: 3 times the forward FLOPs at `efficiency` · peak or, with `rates` (`plan.rates`), the `kernels`
+    of each layer; then `efficiency` does nothing, and collectives and the slowest device are as `rates` says.
+    dropout, fused: as in `memory.training_bytes`, for `rates` alone. attended: the share of a sequence's s²
+    pairs that attention computes on the busiest rank, 1 if no mask is skipped (`attention.attended`). tensor,
     context: `topology.traffic`. expert: an all-to-all to the experts and one back, in forward and in
     backward, the same; full recomputation repeats the forward's half. pipeline: `topology.traffic`, a t-th of
     it if the sequence is split. bubble: `schedules.bubble_seconds` of 1F1B or, with chunks, interleaved, for
@@ -112,23 +117,35 @@ def priced(
     tp, cp, pp, dp, ep, stage, b, m, recomputation, v = layout
     mesh = (tp, cp, pp, dp, ep, v)
 
+    inside, between = reached(rates, inside, between)
     links = (order, devices_per_node, inside, between)
-    ways = once(known, ("ways", mesh), paths, layout, *links)
-    speed = accelerator.peak[dtype] * efficiency * tp * cp
-    flops = once(known, ("work", pp, v, b, recomputation), flops_of_stages, model, layout, attended)
-    work = Work(*[each / speed for each in flops])
+    ways = once(known, ("ways", mesh), paths, layout, *links, rates)
+    if rates is None:
+        speed = accelerator.peak[dtype] * efficiency * tp * cp
+        flops = once(known, ("work", pp, v, b, recomputation), flops_of_stages, model, layout, attended)
+        work = Work(*[each / speed for each in flops])
+    else:
+        how = (dtype, attended, sequence_parallel, dropout, fused)
+        took = once(known, ("kernels", tp, cp, ep, b), kernels, model, layout, accelerator, rates, *how)
+        key = ("seconds", tp, cp, pp, ep, v, b, recomputation)
+        work = once(known, key, seconds_of_stages, model, layout, took)
+        speed = transformer.layer_flops(model, b) / took.forward
 
     inputs = (model, layout, ways, sequence_parallel, inside, between)
     sent = once(known, ("sent", mesh, b, m, recomputation == "full"), layer_communication, *inputs)
     loads = once(known, ("parameters", tp, pp, ep, v), most_parameters, model, layout)
     data, hidden = data_seconds(
-        model, layout, loads, ways, recipe, work.forward, work.slowest - work.forward, overlap
-    )
+        model, layout, loads, ways, recipe, work.forward, work.slowest - work.forward, overlap,
+        None if rates is None else rates.bucket,
+    )  # fmt: skip
     total = Communication(*sent, data)
     tensor = total.tensor - hidden_tensor(model, layout, total.tensor, sequence_parallel, speed, overlap)
+    context = total.context
+    if rates is not None:
+        tensor, context = (1 - rates.chunked) * tensor, (1 - rates.chunked) * context
     pipeline = total.pipeline - hidden_pipeline(layout, total.pipeline, m * work.slowest, overlap)
 
-    inside_layers = tensor + total.context + total.expert
+    inside_layers = tensor + context + total.expert
     waiting = v * work.piece + (inside_layers + total.pipeline) / m
     name = "interleaved" if v > 1 else "one_f_one_b"
     steps = {"forward": waiting, "input_grad": 0, "weight_grad": 0}
@@ -136,38 +153,51 @@ def priced(
     touched = recipe.gradients + recipe.weights + 2 * recipe.optimizer
     replicas = cp * dp if stage >= 1 else 1
     mine = loads[0] / replicas + loads[1] / max(1, replicas // ep)
+    slack = 0.0 if rates is None else rates.slack * math.log2(layout.devices)
     took = Parts(
-        m * work.compute, m * work.repeated, max(0.0, m * (work.slowest - work.compute - work.repeated)),
-        tensor, total.context, total.expert, pipeline, bubble, data - hidden,
+        m * work.compute, m * work.repeated,
+        max(0.0, m * (work.slowest - work.compute - work.repeated)) + slack * m * work.slowest,
+        tensor, context, total.expert, pipeline, bubble, data - hidden,
         touched * mine / accelerator.bandwidth,
     )  # fmt: skip
     return took, total
 
 
 def flops_of_stages(model, layout, attended=1.0):
-    """The `Work` of a micro-batch of `layout`, of whose pairs of tokens attention computes `attended`.
+    """The `Work` of a micro-batch of `layout` in FLOPs, of whose pairs of tokens attention has `attended`."""
+    b = layout.microbatch
+    core = attended * transformer.attention_core_flops(model, b)
+    layer = transformer.layer_flops(model, b) - transformer.attention_core_flops(model, b) + core
+    logits = transformer.logits_flops(model, b)
+    return work_of_stages(model, layout, (layer, 2 * layer), core, (logits, 2 * logits))
+
+
+def seconds_of_stages(model, layout, took):
+    """The `Work` of a micro-batch of `layout` in seconds, of whose layers the `Kernels` are `took`."""
+    logits = (took.logits, took.logits_backward)
+    return work_of_stages(model, layout, (took.forward, took.backward), took.core, logits)
+
+
+def work_of_stages(model, layout, layer, core, logits):
+    """The `Work` of `layout`, of what a layer and the logits take, as (forward, backward), and the core.
 
     The slowest stage has the most layers, or is the last, which has the output layer too.
     """
-    b, recomputation = layout.microbatch, layout.recomputation
     layers = memory.stage_layers(model.layers, layout.pp, layout.chunks)
     pieces = memory.pieces(model.layers, layout.pp, layout.chunks)
-    core = attended * transformer.attention_core_flops(model, b)
-    layer = transformer.layer_flops(model, b) - transformer.attention_core_flops(model, b) + core
-    again = {"none": 0, "selective": core, "full": layer}[recomputation]
-    logits = transformer.logits_flops(model, b)
+    again = {"none": 0, "selective": core, "full": layer[0]}[layout.recomputation]
 
     def passes(count, ends):
-        return 3 * (count * layer + ends * logits) + count * again
+        return count * (sum(layer) + again) + ends * sum(logits)
 
     slowest, count, ends = max(
         (passes(count, ends), count, ends) for count, ends in ((max(layers), 0), (layers[-1], 1))
     )
     return Work(
-        3 * (model.layers * layer + logits) / layout.pp,
+        (model.layers * sum(layer) + sum(logits)) / layout.pp,
         model.layers * again / layout.pp,
         slowest,
-        count * layer + ends * logits,
+        count * layer[0] + ends * logits[0],
         passes(max(pieces), 0),
     )
 
@@ -184,7 +214,7 @@ def layer_communication(model, layout, ways, sequence_parallel, inside, between)
         if each.axis != "dp" and each.size > 1:
             way = ways[each.axis]
             bandwidth = way.hop if each.axis == "pp" else way.bandwidth
-            took[each.axis] = each.steps * way.α + each.sent / bandwidth
+            took[each.axis] = each.steps * way.α + each.calls * way.call + each.sent / bandwidth
     sizes = {"tp": layout.tp if sequence_parallel else 1, "cp": layout.cp, "pp": layout.pp}
     tokens = expert_traffic(model, sizes, layout.ep, layout.microbatches, layout.microbatch)
     again = 1.5 if layout.recomputation == "full" else 1

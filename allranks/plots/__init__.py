@@ -18,8 +18,10 @@ from allranks.plots.curves import (
     roofline,
     utilization,
 )
+from allranks.plots.diagrams import letters
+from allranks.plots.dots import published_runs
 from allranks.plots.graphs import blocks, cuts, networks, rank_groups, who_sends_to_whom
-from allranks.plots.recorded import traces
+from allranks.plots.recorded import attempts, traces
 from allranks.plots.samples import pictures
 from allranks.plots.serving import break_even, grouped, token_times
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
@@ -41,6 +43,7 @@ __all__ = [
     "against",
     "against_bandwidth",
     "against_ranks",
+    "attempts",
     "binades",
     "blocks",
     "break_even",
@@ -56,6 +59,7 @@ __all__ = [
     "held_over_time",
     "kept_over_a_step",
     "layouts",
+    "letters",
     "losses",
     "message_times",
     "messages",
@@ -64,6 +68,7 @@ __all__ = [
     "parts_by_model",
     "percentages",
     "pictures",
+    "published_runs",
     "queues",
     "rank_groups",
     "ratios",

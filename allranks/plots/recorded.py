@@ -57,3 +57,24 @@ def _bars(axis, intervals, bottom, height, color, scale, **style):
     axis.broken_barh(
         pieces, (bottom, height), facecolor=color, antialiased=False, **({"linewidth": 0} | style)
     )
+
+
+def attempts(made, spans):
+    """Draw attempts at steps in time, a row for each replica: a line if it was kept, a cross if not.
+
+    made: objects with `replica`, `seconds` and `kept`. spans: maps a label to (replica, start, end), drawn as
+    a bar in the replica's row.
+    """
+    replicas = sorted({each.replica for each in made})
+    plt.figure(figsize=(6, 0.45 * len(replicas) + 0.9))
+    for number, (label, (replica, start, end)) in enumerate(spans.items()):
+        plt.barh(replica, end - start, 0.6, start, color=f"C{number + 1}", alpha=0.35, label=label)
+    for kept, marker, label in ((True, "|", "step kept"), (False, "x", "step thrown away")):
+        at = [(each.seconds, each.replica) for each in made if each.kept == kept]
+        plt.plot(*zip(*at), marker, color="C0" if kept else "C3", label=label)
+    plt.yticks(replicas, [f"replica {replica}" for replica in replicas])
+    plt.ylim(replicas[-1] + 0.6, -0.6)
+    plt.xlabel("time (s)")
+    plt.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8, frameon=False)
+    plt.gca().spines[["top", "right"]].set_visible(False)
+    plt.show()

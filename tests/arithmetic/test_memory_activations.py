@@ -29,6 +29,19 @@ def in_sbh(model, *where, **how):
     return nbytes / (where[0] * model.sequence * model.hidden)
 
 
+@given(plain_decoders(), st.integers(1, 9), WAYS, st.booleans())
+def test_what_is_not_gathered_again_stays_whole(model, b, t, selective):
+    how = "selective" if selective else "none"
+    core = 0 if selective else 5 * model.heads * model.sequence / model.hidden
+    kept = in_sbh(model, b, t, True, how, regather=False)
+    assert kept == pytest.approx(4 + 30 / t + core / t)
+
+
+def test_experts_gather_nothing_so_they_have_nothing_to_keep_whole():
+    with pytest.raises(ValueError, match="regather must be True for a model with 8 experts"):
+        memory.layer_activation_bytes(PRESETS["mixtral-8x7b"], 1, 2, True, regather=False)
+
+
 @given(plain_decoders(), st.integers(1, 9), WAYS)
 def test_a_layer_keeps_what_table_2_says(model, b, t):
     quadratic = 5 * model.heads * model.sequence / model.hidden

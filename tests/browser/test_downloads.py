@@ -81,8 +81,8 @@ def test_the_contents_say_where_every_chapter_starts(texts, places, titles):
 
 
 def test_no_page_is_blank(texts):
-    assert [number for number, text in enumerate(texts, 1) if len(text) < 60 and number != 1] == []
-    assert 300 < len(texts) < 1500
+    assert [number for number, text in enumerate(texts, 1) if len(text) < 30 and number != 1] == []
+    assert 300 < len(texts) < 2500
 
 
 def test_links_lead_to_places_in_the_book_or_to_the_web(pdf, places):

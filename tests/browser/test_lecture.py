@@ -64,11 +64,11 @@ WHOLE = """() => {
   const page = document.documentElement.cloneNode(true);
   page.querySelectorAll("#pst-page-toc-nav, #pst-back-to-top, .ar-drawing").forEach(one => one.remove());
   page.querySelector("body").classList.toggle("scrolled", true);
-  // scrollable.js sets these anew whenever a size changes.
+  // scrollable.js sets these anew whenever a size changes: the lecture opens what is folded.
   for (const one of page.querySelectorAll(":is(pre, .pst-scrollable-table-container)[tabindex]")) {
     const set = one.getAttribute("tabindex");
     one.removeAttribute("tabindex");
-    if (set === "0") one.setAttribute("tabindex", set);
+    if (set === "0" && !one.closest("details")) one.setAttribute("tabindex", set);
   }
   return {html: page.outerHTML.split(/(?=<)/), title: document.title, hash: location.hash, scroll: scrollY,
           side: document.querySelector("#pst-primary-sidebar").scrollTop,

@@ -102,6 +102,7 @@ def test_a_plot_has_the_paper_of_a_dark_page(opened):
     page = opened(theme="dark")
     plot = page.locator(".cell_output img").first
     plot.scroll_into_view_if_needed()
+    plot.evaluate("one => one.decode()")
     pixels = Image.open(io.BytesIO(plot.screenshot())).convert("RGB")
     colours = sorted(pixels.getcolors(pixels.width * pixels.height), reverse=True)
     (count, paper), brightest = colours[0], max(sum(colour) for _, colour in colours)

@@ -45,7 +45,9 @@ WALK = """() => {
   const press = key => document.activeElement.dispatchEvent(
     new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
   const all = "p, pre, li, h1, h2, h3, td, img, svg, summary, label, div.math";
-  const leaves = [...article.querySelectorAll(`section :is(${all})`)].filter(one => one.checkVisibility());
+  const setByReaders = ".ar-ranks > :not(.ar-space, figcaption, .ar-message-steps)"; // of a program
+  const leaves = [...article.querySelectorAll(`section :is(${all})`)]
+    .filter(one => one.checkVisibility() && !one.closest(setByReaders));
   const kept = [...article.firstElementChild.querySelectorAll("*")];
   press("p");
   const status = document.querySelector(".ar-lecture-bar [role=status]");

@@ -67,7 +67,7 @@ def test_a_link_appears_on_hover_and_copies_its_address(browser, address):
 def test_a_finger_finds_the_link_and_no_finger_hits_it_unseen(browser, address):
     context = browser.new_context(viewport={"width": 390, "height": 850}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    page.goto(f"{address}{ZERO}.html")
+    page.goto(f"{address}notebooks/foundations/memory_of_training.html")
     formula = page.locator(".ar-linkable[id*='-eq-']").first
     link = formula.locator("a.headerlink")
     assert link.evaluate("one => getComputedStyle(one).pointerEvents") == "none"

@@ -20,7 +20,7 @@ WANTED = {
     "2(p-1)/p": "notebooks/foundations/cost_of_a_collective.html",
     "FSDP": "notebooks/sharding/fsdp.html",
     "all-gather": "book/glossary.html#term-all-gather",
-    "no_sync": "notebooks/data_parallel/ddp_inside.html",
+    "no_sync": "notebooks/data_parallel/ddp_in_practice.html",
     "zero bubble": "notebooks/pipeline_parallel/zero_bubble.html",
     "bf16": "notebooks/foundations/precision.html",
     "stragglers": "book/glossary.html#term-straggler",

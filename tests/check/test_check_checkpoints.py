@@ -49,23 +49,3 @@ def own_block(order, consumed, batch, rank, ranks):
 )
 def test_rows(capsys, answer, said):
     assert said in verdict(capsys, checks.rows, answer)
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        (245, "✓ 245 GB"),
-        (122.5, "one save"),
-        (30.625, "one rank's share"),
-        (15.3125, "one copy of one rank"),
-        (280, "not 16"),
-        (980, "whole job"),
-        (1960, "whole job"),
-        (245e9, "In bytes"),
-        (100, "is not it"),
-        (None, "None"),
-        ("245", "✗"),
-    ],
-)
-def test_host(capsys, answer, said):
-    assert said in verdict(capsys, checks.host, answer)

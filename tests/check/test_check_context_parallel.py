@@ -70,20 +70,3 @@ def mean(out, lse):
 )
 def test_partial_softmaxes_are_combined_by_their_sums(capsys, answer, says):
     assert says in verdict(capsys, context_parallel.combine, answer)
-
-
-@pytest.mark.parametrize(
-    "answer, says",
-    [
-        (62.9, "✓"),
-        (None, "None"),
-        (4.19, "one hop"),
-        (67.1, "own part"),
-        (31.5, "two bytes"),
-        (503.3, "eight heads"),
-        (1006.6, "shares them"),
-        (1, "is not"),
-    ],
-)
-def test_what_a_layer_of_llama_3_sends(capsys, answer, says):
-    assert says in verdict(capsys, context_parallel.megabytes_sent, answer)

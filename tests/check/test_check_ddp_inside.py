@@ -1,8 +1,6 @@
 """The checks of the chapter on DDP say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
-import torch
-import torch.distributed as dist
 from verdicts import verdict
 
 from allranks.check import ddp_inside as checks
@@ -45,51 +43,6 @@ class Never(Reducer):
 )
 def test_any_order(capsys, answer, said):
     assert said in verdict(capsys, checks.any_order, answer)
-
-
-def ink_of_all(microbatches):
-    ink = torch.tensor(sum(int((t[:, 1:] != 0).sum()) for t in microbatches))
-    dist.all_reduce(ink)
-    return ink.item()
-
-
-def right(model, microbatches, ink_loss, scale=None):
-    scale = (scale or dist.get_world_size()) / ink_of_all(microbatches)
-    with model.no_sync():
-        for tokens in microbatches[:-1]:
-            (ink_loss(model, tokens)[0] * scale).backward()
-    (ink_loss(model, microbatches[-1])[0] * scale).backward()
-
-
-def not_times_the_ranks(model, microbatches, ink_loss):
-    right(model, microbatches, ink_loss, scale=1)
-
-
-def loud(model, microbatches, ink_loss):
-    ink = ink_of_all(microbatches)
-    for tokens in microbatches:
-        (ink_loss(model, tokens)[0] * dist.get_world_size() / ink).backward()
-
-
-def mean_of_means(model, microbatches, ink_loss):
-    for tokens in microbatches:
-        loss, count = ink_loss(model, tokens)
-        (loss / count / len(microbatches)).backward()
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        (right, "✓ The gradient of all ink"),
-        (not_times_the_ranks, "DDP divides by the number of ranks"),
-        (loud, "✗ The gradient is right, but 3 times"),
-        (mean_of_means, "a pixel of ink has to count the same"),
-        (lambda model, microbatches, ink_loss: None, "some parameters have no gradient"),
-        (None, "✗"),
-    ],
-)
-def test_accumulate(capsys, answer, said):
-    assert said in verdict(capsys, checks.accumulate, answer)
 
 
 @pytest.mark.parametrize(

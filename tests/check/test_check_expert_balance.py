@@ -1,4 +1,4 @@
-"""The checks of the chapter Experts: balance and capacity."""
+"""The checks of the chapter Expert balance: capacity, drops and losses."""
 
 import torch
 import torch.distributed as dist

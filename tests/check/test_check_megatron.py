@@ -1,13 +1,11 @@
 """The checks of the chapter Megatron say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
-import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from verdicts import verdict
 
 from allranks.check import megatron
-from allranks.parallel.tensor import Column, Row, f, total
+from allranks.parallel.tensor import Column, Row, f
 
 
 def f_once(x, gate, up, down):
@@ -27,25 +25,6 @@ def test_a_gated_mlp_needs_one_f(capsys):
     assert verdict(capsys, megatron.gated, f_once).startswith("✓")
     assert "2 collectives backward" in verdict(capsys, megatron.gated, f_twice)
     assert "gradient of x is not" in verdict(capsys, megatron.gated, without_f)
-
-
-def by_two_numbers(logits):
-    value, place = logits.max(-1)
-    best = total(value, op=dist.ReduceOp.MAX)
-    token = place + dist.get_rank() * logits.shape[-1]
-    return total(torch.where(value == best, token, 2**31), op=dist.ReduceOp.MIN)
-
-
-def by_all_logits(logits):
-    parts = [torch.empty_like(logits) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, logits)
-    return torch.cat(parts, dim=1).argmax(-1)
-
-
-def test_greedy_needs_no_logits_of_others(capsys):
-    assert verdict(capsys, megatron.greedy, by_two_numbers).startswith("✓")
-    assert "20,000 bytes" in verdict(capsys, megatron.greedy, by_all_logits)
-    assert "one process says" in verdict(capsys, megatron.greedy, lambda logits: logits.argmax(-1))
 
 
 @pytest.mark.parametrize(

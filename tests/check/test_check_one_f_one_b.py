@@ -1,4 +1,4 @@
-"""The checks of the chapter PipeDream and 1F1B say ✓ to right answers and ✗, with a hint, to wrong ones."""
+"""The checks of the chapter 1F1B say ✓ to right answers and ✗, with a hint, to wrong ones."""
 
 import pytest
 from verdicts import verdict
@@ -32,17 +32,6 @@ def backwards_first(stages, microbatches):
     return [mine[::-1] for mine in order(stages, microbatches)]
 
 
-def late(order):
-    updates, seen, found = 0, {}, []
-    for kind, k, _ in order:
-        if kind == "F":
-            seen[k] = updates
-        else:
-            found.append(updates - seen[k])
-            updates += 1
-    return found
-
-
 @pytest.mark.parametrize(
     "one_check, answer, said",
     [
@@ -51,9 +40,6 @@ def late(order):
         (one_f_one_b.order, one_after_the_other, "can be reached"),
         (one_f_one_b.order, backwards_first, "✗ With 4 stages and 8 micro-batches: rank 0"),
         (one_f_one_b.order, lambda stages, microbatches: None, "returns nothing yet"),
-        (one_f_one_b.late, late, "✓"),
-        (one_f_one_b.late, lambda order: [0] * (len(order) // 2), "and it is [0, 1, 2, 3, 3, 3, 3, 3]"),
-        (one_f_one_b.late, lambda order: None, "returns nothing yet"),
         (one_f_one_b.chunks, 5, "✓ v = 5: 4.4%, where 1F1B has 21.9%"),
         (one_f_one_b.chunks, 4, "still 5.5%"),
         (one_f_one_b.chunks, 8, "but fewer are, too"),

@@ -44,24 +44,6 @@ def test_dropout_of_parts_is_that_of_one_process(capsys, answer, says):
     assert says in verdict(capsys, sequence_parallel.dropout, answer)
 
 
-@pytest.mark.parametrize(
-    "answer, says",
-    [
-        ((178.3, 325.1), "✓"),
-        ((None, None), "None"),
-        ((545.3, 692.1), "tensor parallelism alone"),
-        ((513.8, 660.6), "core"),
-        ((1426, 1573), "all eight"),
-        ((178.3, 346.0), "counted twice"),
-        ((178.3, 251.7), "Two inputs"),
-        ((178.3, 178.3), "come out of a gather"),
-        ((1, 2), "34sbh/t"),
-    ],
-)
-def test_bytes_of_a_layer_of_mt_nlg(capsys, answer, says):
-    assert says in verdict(capsys, sequence_parallel.megabytes, answer)
-
-
 RIGHT = {"norm.weight", "query_norm.weight", "out.bias", "position"}
 
 

@@ -79,18 +79,3 @@ class NeverFreed(Kept):
 )
 def test_keep(capsys, answer, said):
     assert said in verdict(capsys, checks.keep, answer)
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        (6240, "✓ 6,240 tokens"),
-        (4160, "✗ That is for 2Ψ"),
-        (12480, "✗ That is at the peak"),
-        (3120, "✗ An element sent has 2 bytes"),
-        (1, "✗ With 1 tokens"),
-        (None, "✗ Put a number"),
-    ],
-)
-def test_tokens(capsys, answer, said):
-    assert said in verdict(capsys, checks.tokens, answer)

@@ -4,7 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from allranks import plots, topology
+from allranks import plots, schedules, topology
+from allranks.simulate import simulate
 
 
 @pytest.fixture(autouse=True)
@@ -302,3 +303,15 @@ def test_differences_are_shades_with_the_largest_beside_and_a_sign_where_there_i
     words = {text.get_position(): text.get_text() for text in axes.texts}
     assert words == {(0, 0): "=", (1, 0): "=", (1.6, 0): "0", (0, 1): "=", (1.6, 1): "0.2"}
     assert np.ma.filled(axes.images[0].get_array(), np.nan)[1, 1] == 0.25
+
+
+def test_letters_say_which_operation_runs_when():
+    one = schedules.one_f_one_b(2, 2)
+    assert plots.letters(one, simulate(one)) == "rank 0  FF..BW.BW\nrank 1  .FBWFBW.."
+
+
+def test_letters_of_a_second_chunk_are_small_and_half_as_long():
+    two = schedules.zb_v(2, 3)
+    first, second = plots.letters(two, simulate(two)).split("\n")
+    assert first.startswith("rank 0  FFFfbwf")
+    assert len(first) == len(second) == len("rank 0  ") + 2 * simulate(two).makespan

@@ -249,6 +249,10 @@ HERE = {
     "collectives.contributions.rounds": whole(0, 20),
     "collectives.round_cost.one_round": st.just("collectives.all_reduce_rounds('ring', 4)[0]"),
     "collectives.round_cost.chunks": choice(4, 1),
+    "collectives.crossover.collective": choice("all_reduce"),
+    "collectives.crossover.(one|other)": choice(
+        "ring", "binomial_tree", "recursive_doubling", "halving_doubling", "central", "double_tree"
+    ),
     "collectives.meeting.(one|other)": choice((1e-5, 1e-9), (3e-5, 5e-10), (1e-6, 2e-9)),
     "collectives.*.links": choice("infiniband-ndr", "nvlink-4").map(
         lambda name: f"hardware.protocols({name})"
@@ -325,6 +329,19 @@ HERE = {
         "pp=3, dp=2, zero_stage=0, microbatches=5, recomputation='selective'",
         "tp=2, pp=3, dp=2, zero_stage=2, microbatches=4, chunks=2",
     ).map(lambda sizes: f"plan.layout({eval(sizes)})"),
+    "plan.(collective_seconds|bus_bandwidth).(inside|between)": choice("nvlink-4", "infiniband-ndr"),
+    "plan.(collective_seconds|bus_bandwidth).op": choice("all_reduce", "all_gather", "reduce_scatter"),
+    "plan.(collective_seconds|bus_bandwidth).(ranks|nodes)": choice(1, 2, 8),
+    "plan.(collective_seconds|bus_bandwidth).nbytes": whole(1, 10**9),
+    "plan.(collective_seconds|bus_bandwidth).switch": choice(False, True),
+    "plan.kernels.accelerator": st.just("hardware.ACCELERATORS['h100']"),
+    "plan.kernels.dtype": choice("bf16", "fp8", "fp4"),
+    "plan.(kernels|paths|parts|priced|plans|price).rates": st.just("plan.rates('dgxc', 'h100')"),
+    "plan.rates.stack": choice("dgxc", "playbook", "narayanan"),
+    "plan.rates.generation": choice("a100", "h100", "gb200", "mi300x"),
+    "plan.rates.width": choice("16", "8", "mx"),
+    "plan.rates.(experts|chunked)": choice(False, True),
+    "plan.rates.constants": st.just("plan.reached.FITTED"),
     "plan.*.accelerator": key_of(table("hardware", "ACCELERATORS")).map(
         lambda name: f"hardware.ACCELERATORS[{name}]"
     ),

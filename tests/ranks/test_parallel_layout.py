@@ -8,7 +8,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from allranks import launch
-from allranks.parallel.layout import cuts, einsum, layout, local, spread, sums
+from allranks.model import GPT
+from allranks.parallel.layout import cuts, einsum, in_names, layout, local, spread, sums
 from allranks.trace import trace
 
 MATMUL = "batch io, io hidden -> batch hidden"
@@ -97,3 +98,10 @@ def test_blocks_that_differ_are_refused():
         dist.barrier()
 
     launch(refused, world_size=2)
+
+
+def test_a_layer_in_names_has_all_its_parameters_and_a_name_for_each_dim():
+    layer = GPT().layers[0]
+    named = in_names(layer)
+    assert sum(t.numel() for t, _ in named.values()) == sum(p.numel() for p in layer.parameters())
+    assert all(t.dim() == len(dims.split()) for t, dims in named.values())

@@ -2,16 +2,16 @@
 
 
 def verdict(capture, one_check, *answers):
-    """Return it: one line with ✓ or ✗, below it where ranks stood, if any did; and nothing on stderr.
+    """Return it: one line with ✓ or ✗, below it where ranks stood, above it what gloo said on a rank.
 
-    `capture` is pytest's capsys, or capfd where ranks print too.
+    Nothing is on stderr. `capture` is pytest's capsys, or capfd where ranks print too.
     """
     one_check(*answers)
     printed, errors = capture.readouterr()
-    first, *places = printed.splitlines()
-    assert first[0] in "✓✗" and errors == ""
-    assert all(place.startswith("  rank") for place in places), printed
-    return printed.strip()
+    first, *places = (line for line in printed.splitlines() if not line.startswith("[rank "))
+    assert first[0] in "✓✗" and errors == "", printed + errors
+    assert "Traceback" not in printed and all(place.startswith("  rank") for place in places), printed
+    return "\n".join([first, *places])
 
 
 def assert_number(capture, one_check, right, wrong, hint):

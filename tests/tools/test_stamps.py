@@ -61,7 +61,9 @@ def test_every_group_has_inputs_and_no_stamp_means_changed(tmp_path):
 
 def test_what_is_written_holds_until_something_changes(tmp_path):
     file = tmp_path / "stamps.json"
-    stamps.write(file)
+    stamps.write("tests", file)
+    assert stamps.unchanged("launch", file=file) and not stamps.unchanged("hub", file=file)
+    stamps.write("pages", file)
     assert all(stamps.unchanged(group, file=file) for group in stamps.INPUTS if group != "lecture")
     assert all(stamps.unchanged("lecture", page, file) for page in stamps.pages())
     kept = json.loads(file.read_text(encoding="utf-8")) | {"hub": "another"}

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from allranks.check import exercise
-from allranks.check.labs import is_tensor, is_written, on_ranks
+from allranks.check.labs import drawn, groups_used, is_tensor, is_written, on_ranks
 
 PLACES = (  # (rank, local rank, GPUs): not every machine has as many ranks as GPUs
     (5, 1, 4),
@@ -16,7 +16,7 @@ PLACES = (  # (rank, local rank, GPUs): not every machine has as many ranks as G
 )
 
 
-def _pretend_to_be(rank, local_rank, gpus):
+def pretend_to_be(rank, local_rank, gpus):
     """Make torch tell this process that it is `rank`, on a machine with `gpus` GPUs."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(local_rank), WORLD_SIZE="8")
     for module in (torch.cuda, torch.accelerator):
@@ -36,7 +36,7 @@ def my_device(answer):
     is_written(answer)
 
     def on_rank(rank, local_rank, gpus):
-        _pretend_to_be(rank, local_rank, gpus)
+        pretend_to_be(rank, local_rank, gpus)
         device = answer()
         return str(device) if isinstance(device, torch.device) else (device,)
 
@@ -64,26 +64,39 @@ def my_part(answer):
     """`answer(batch)` is the part of `batch` that belongs to the rank that calls it."""
     is_written(answer)
 
-    def on_rank(batch):
-        return answer(batch)
+    def on_rank(*batches):
+        already = len(groups_used())
+        return [answer(batch) for batch in batches], len(groups_used()) - already
 
-    for world_size, count in ((4, 8), (4, 10), (3, 14), (4, 3)):
-        batch = torch.arange(count * 2).view(count, 2)
-        parts = on_ranks(on_rank, batch, world_size=world_size)
-        case = f"With {count} rows on {world_size} ranks"
-        for rank, part in enumerate(parts):
-            rows = len(part) if isinstance(part, torch.Tensor) and part.ndim else 0
-            is_tensor(part, f"{case}, the part of rank {rank}", (rows, 2))
-        sizes = [len(part) for part in parts]
-        listed = ", ".join(map(str, sizes))
-        assert sum(sizes) >= count, (
-            f"{case}, the parts have {listed} rows: {count - sum(sizes)} belong to no rank."
-        )
-        assert sum(sizes) <= count, f"{case}, the parts have {listed} rows: some rows are taken twice."
-        assert torch.equal(torch.cat(parts), batch), (
-            f"{case}, the parts of ranks 0 to {world_size - 1}, one after another, are not the batch."
-        )
-        assert max(sizes) - min(sizes) <= 1, (
-            f"{case}, the parts have {listed} rows: sizes may differ by one, or ranks wait for the largest."
-        )
+    for world_size, counts in ((4, (8, 10, 3)), (5, (14 + drawn(0) % 5, 7))):
+        batches = [torch.arange(count * 6).view(count, 2, 3) for count in counts]
+        returned = on_ranks(on_rank, *batches, world_size=world_size)
+        for number, batch in enumerate(batches):
+            _are_parts([parts[number] for parts, _ in returned], batch)
+        for rank, (_, messages) in enumerate(returned):
+            assert not messages, (
+                f"The parts are right, but rank {rank} entered {messages} collectives for them: its rank and "
+                "the number of ranks tell it which rows are its own."
+            )
     return "Every row belongs to one rank, and sizes differ by at most one row."
+
+
+def _are_parts(parts, batch):
+    """Fail unless `parts`, one of each rank, are `batch` in the order of ranks and of nearly equal size."""
+    world_size, count = len(parts), len(batch)
+    case = f"With {count} rows on {world_size} ranks"
+    for rank, part in enumerate(parts):
+        rows = len(part) if isinstance(part, torch.Tensor) and part.ndim else 0
+        is_tensor(part, f"{case}, the part of rank {rank}", (rows, *batch.shape[1:]), batch.dtype)
+    sizes = [len(part) for part in parts]
+    listed = ", ".join(map(str, sizes))
+    assert sum(sizes) >= count, (
+        f"{case}, the parts have {listed} rows: {count - sum(sizes)} belong to no rank."
+    )
+    assert sum(sizes) <= count, f"{case}, the parts have {listed} rows: some rows are taken twice."
+    assert torch.equal(torch.cat(parts), batch), (
+        f"{case}, the parts of ranks 0 to {world_size - 1}, one after another, are not the batch."
+    )
+    assert max(sizes) - min(sizes) <= 1, (
+        f"{case}, the parts have {listed} rows: sizes may differ by one, or ranks wait for the largest."
+    )

@@ -1,50 +1,85 @@
-"""Does the reader's `main` run under torchrun, in a file of its own?"""
+"""Does the reader's `main` run under torchrun, in a file of its own, on two nodes?"""
 
+import contextlib
 import inspect
 import os
+import random
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
-
-import torch
-
-from allranks.check import exercise, labs
-from allranks.check.labs import is_written
-
-SCRIPT = """import os
 
 import torch
 import torch.distributed as dist
 
-_called = []
+from allranks.check import exercise, labs
+from allranks.check.lab_01.placing import pretend_to_be
+from allranks.check.labs import is_written, on_ranks
+
+SCRIPT = """import inspect
+import os
+
+import torch
+import torch.distributed as dist
+
+_called, _more = [], {more} * (os.environ["RANK"] == str({ranks} - 1))
 
 
-def _noted(name, function):
+def _raised(value):
+    if isinstance(value, torch.Tensor) and value.dtype != torch.bool:
+        return value + _more
+    return value + _more if type(value) in (int, float) else value
+
+
+def _noted(name, function, message):
+    # The last rank's message is raised on its way, so that no formula has the sum.
     def call(*args, **kwargs):
         _called.append(name)
-        return function(*args, **kwargs)
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        if message in bound.arguments and _more:
+            sent = _raised(bound.arguments[message])
+            if name in {in_place} and isinstance(sent, torch.Tensor):
+                bound.arguments[message].copy_(sent)
+            else:
+                bound.arguments[message] = sent
+        return function(*bound.args, **bound.kwargs)
 
     return call
 
 
-for name in {collectives}:
-    setattr(dist, name, _noted(name, getattr(dist, name)))
+for _name, _message in {collectives}.items():
+    setattr(dist, _name, _noted(_name, getattr(dist, _name), _message))
 
 
 {parts}
 
 if __name__ == "__main__":
-    {main}()
+    import contextlib
+    import io
+    import sys
+
+    with contextlib.redirect_stdout(io.StringIO()) as _said:
+        try:
+            {main}()
+        finally:
+            for _line in _said.getvalue().splitlines():
+                sys.__stdout__.write("rank " + os.environ["RANK"] + ": " + _line + "\\n")
+            sys.__stdout__.flush()
     assert "init_process_group" in _called, "main never joins a process group"
     assert not dist.is_initialized(), "main does not destroy the process group"
-    assert len(_called) > _called.count("barrier") + 1, "main sums nothing over the ranks"
+    assert set(_called) - {{"init_process_group", "barrier"}}, "main sums nothing over the ranks"
 """
-COLLECTIVES = (
-    "init_process_group", "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
-    "all_gather_object", "gather", "gather_object", "send", "isend", "recv", "irecv", "barrier",
-)  # fmt: skip
+COLLECTIVES = {  # and the name of the argument that is the message
+    "init_process_group": None, "all_reduce": "tensor", "reduce": "tensor", "broadcast": None,
+    "all_gather": "tensor", "all_gather_into_tensor": "input_tensor", "all_gather_object": "obj",
+    "gather": "tensor", "gather_object": "obj", "send": "tensor", "isend": "tensor", "recv": None,
+    "irecv": None, "barrier": None,
+}  # fmt: skip
+IN_PLACE = ("all_reduce", "reduce")  # what they send is also where they put the result
+LINE = re.compile(r"^rank (\d+): (.*)$", re.MULTILINE)
 
 
 @exercise
@@ -55,39 +90,102 @@ def main(answer, device):
         parts = "\n\n".join(inspect.getsource(part) for part in (device, answer))
     except (OSError, TypeError):
         raise AssertionError("`main` and `my_device` have to be functions that a cell defines.") from None
-    ranks = min(torch.cuda.device_count(), 4) or 2
-    script = SCRIPT.format(parts=parts, main=answer.__name__, collectives=COLLECTIVES)
+    backend = _backend_on_gpus(answer)
+    assert backend in (None, "not asked") or "nccl" in str(backend), (
+        f"On a machine with GPUs main joins a group of {backend!r}; the backend there is nccl."
+    )
+    ranks = 1 if torch.cuda.device_count() == 1 else 2
+    more = random.randrange(3, 9)
+    script = SCRIPT.format(
+        parts=parts, main=answer.__name__, collectives=COLLECTIVES, in_place=IN_PLACE, ranks=ranks, more=more
+    )
     status, printed, errors = _torchrun(script, ranks)
-    assert status is not None, f"torchrun with {ranks} ranks did not finish in {2 * labs.SECONDS:.0f} s."
-    expected = f"{ranks} ranks, sum {ranks * (ranks + 1) // 2}"
-    nothing = f"Nothing was printed; rank 0 has to print {expected!r}."
+    assert status is not None, (
+        f"torchrun on {ranks} nodes of one rank did not finish in {4 * labs.SECONDS:.0f} s."
+    )
+    lines = [(int(rank), line) for rank, line in LINE.findall(printed)]
+    formula = f"{ranks} ranks, sum {ranks * (ranks + 1) // 2}"
+    expected = f"{ranks} ranks, sum {ranks * (ranks + 1) // 2 + more}"
+    nothing = f"Nothing was printed; rank 0 has to print {formula!r}."
     raised = re.search(r"\b\w+Error: .+", errors)
     why = raised.group().strip() if raised else f"status {status}"
-    assert status == 0 or printed.strip() or "never joins" not in why, nothing
-    assert status == 0, f"torchrun with {ranks} ranks ended with an error: {why}"
-    times = printed.count(expected)  # two ranks may write into one line
-    assert printed.strip(), nothing
-    assert times, f"Rank 0 has to print {expected!r}; printed was {printed.splitlines()[0]!r}."
-    assert times == 1, f"{times} ranks printed the line; only rank 0 should."
-    assert printed.strip() == expected, f"Only {expected!r} should be printed; there is more."
-    return f"torchrun printed: {expected}"
+    assert status == 0 or lines or "never joins" not in why, nothing
+    assert status == 0, f"torchrun on {ranks} nodes of one rank ended with an error: {why}"
+    assert lines, nothing
+    others = sorted({rank for rank, _ in lines} - {0})
+    assert not others, (
+        f"Rank {others[0]} printed {dict(lines)[others[0]]!r}; only rank 0 of all nodes should print. Every "
+        "node has a rank whose LOCAL_RANK is 0."
+    )
+    assert formula not in [line for _, line in lines], (
+        f"Rank 0 printed {formula!r} although rank {ranks - 1}'s message was raised by {more} on its way: "
+        "the number has to come from what the ranks have sent, not from a formula."
+    )
+    first = lines[0][1]
+    assert expected in [line for _, line in lines], (
+        f"With {more} added to rank {ranks - 1}'s message, rank 0 has to print {expected!r}; printed was "
+        f"{first!r}."
+    )
+    assert len(lines) == 1, f"Only {formula!r} should be printed; there is more: {first!r}."
+    return f"torchrun on {ranks} node{'s' * (ranks > 1)} of one rank printed: {formula}"
+
+
+class _Joined(BaseException):
+    """Ends `main` where it joins a group."""
+
+
+def _backend_on_gpus(main):
+    """The backend that `main` asks for where torch sees GPUs; "not asked" if it does not get there."""
+
+    def on_rank():
+        asked = []
+
+        def join(backend=None, *_, **__):
+            asked.append(backend)
+            raise _Joined
+
+        pretend_to_be(1, 1, 4)
+        torch.cuda.set_device = dist.destroy_process_group = lambda *_: None
+        dist.init_process_group = join
+        with contextlib.suppress(Exception, _Joined):
+            main()
+        return asked[0] if asked else "not asked"
+
+    return on_ranks(on_rank, world_size=1, backend="gloo")[0]
 
 
 def _torchrun(script, ranks):
-    """Return the exit status (None after a time-out), what was printed, and what went to stderr."""
+    """Return the exit status (None after a time-out), what was printed, and what went to stderr.
+
+    Each rank has a node of its own: an agent of torchrun on this machine.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
         path.write_text(script, encoding="utf-8")
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            [*command, str(path)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        agents = [_agent(path, ranks, node, port) for node in range(ranks)]
         try:
-            printed, errors = process.communicate(timeout=2 * labs.SECONDS)
+            until = time.monotonic() + 4 * labs.SECONDS
+            said = [agent.communicate(timeout=max(0.1, until - time.monotonic())) for agent in agents]
         except subprocess.TimeoutExpired:
-            process.terminate()  # torchrun ends its ranks
-            process.communicate()
+            for agent in agents:
+                agent.terminate()  # torchrun ends its ranks
+            for agent in agents:
+                agent.communicate()
             return None, "", ""
-    return process.returncode, printed, errors
+    printed, errors = ("".join(parts) for parts in zip(*said, strict=True))
+    return next((agent.returncode for agent in agents if agent.returncode), 0), printed, errors
+
+
+def _agent(path, nodes, node, port):
+    """One of `nodes` agents of torchrun; with GPUs each has one."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if torch.cuda.is_available():
+        environment["CUDA_VISIBLE_DEVICES"] = str(node)
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"]
+    command += ["--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}", str(path)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )

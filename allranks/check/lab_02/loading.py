@@ -7,7 +7,7 @@ from allranks.check import exercise
 from allranks.check.lab_02.common import plain, quoted
 from allranks.check.labs import is_tensor, is_written, on_ranks
 
-EPOCHS = (0, 1, 0)  # requested from a loader
+EPOCHS = (0, 1, 2, 0)  # requested from a loader
 
 
 @exercise
@@ -33,7 +33,7 @@ def loader(make_loader, in_epoch):
         return results, torch.equal(data, rows(count))
 
     first_batches = {}
-    for world_size, count, batch_size in ((4, 35, 12), (2, 35, 12), (3, 24, 6)):
+    for world_size, count, batch_size in ((4, 35, 12), (2, 35, 12), (1, 35, 12), (3, 24, 6)):
         case = f"With {count} rows on {world_size} ranks and batch_size={batch_size}"
         returned = on_ranks(on_rank, count, batch_size, world_size=world_size)
         for rank, result in enumerate(returned):
@@ -51,12 +51,19 @@ def loader(make_loader, in_epoch):
         ]
         for ranks in epochs:
             _is_partition(ranks, case, count, batch_size)
-        first, second, again, other_seed = epochs
+        first, second, third, again, other_seed = epochs
         assert any(row != sorted(row) for row in map(_chained, first)), (
             f"{case}, the rows come in the order of the data; they should be shuffled."
         )
         assert first != second, (
             f"{case}, epoch 1 has the same order as epoch 0: pass the epoch to the sampler (set_epoch)."
+        )
+        assert third not in (first, second), (
+            f"{case}, epoch 2 has the same order as an earlier one: every epoch has an order of its own."
+        )
+        used = [set(_chained(_chained(ranks))) for ranks in (first, second, third)]
+        assert count % batch_size == 0 or used[0] != used[1] or used[0] != used[2], (
+            f"{case}, all epochs leave out the same rows, which are never trained on: shuffle all rows first."
         )
         assert first == again, (
             f"{case}, epoch 0 has a different order when it is requested again: a resumed run could not "
@@ -64,10 +71,11 @@ def loader(make_loader, in_epoch):
         )
         assert first != other_seed, f"{case}, seed 4 gives the same order as seed 3."
         first_batches[world_size] = [set(_chained(batches)) for batches in zip(*first, strict=True)]
-    assert first_batches[4] == first_batches[2], (
-        "With 35 rows and batch_size=12, batch k of 4 ranks together differs from batch k of 2 ranks; "
-        "a run on 4 ranks then cannot be compared with one on 2."
-    )
+    for fewer in (2, 1):
+        assert first_batches[4] == first_batches[fewer], (
+            "With 35 rows and batch_size=12, batch k of 4 ranks together differs from batch k of "
+            f"{fewer} rank{'s' * (fewer > 1)}; a run on 4 ranks then cannot be compared with one on {fewer}."
+        )
     return "Every rank has its part of each batch; each row comes once, in a new order each epoch."
 
 
@@ -82,7 +90,7 @@ def _numbers(batches, case, batch_size, world_size):
         assert isinstance(batch, torch.Tensor), (
             f"{case}, a batch is of type {type(batch).__name__}; expected a tensor of rows."
         )
-        assert len(batch) != batch_size, (
+        assert world_size == 1 or len(batch) != batch_size, (
             f"{case}, one rank's batch has {batch_size} rows: that is the batch of all ranks together."
         )
         assert len(batch) == share, (
@@ -98,7 +106,7 @@ def _is_partition(ranks, case, count, batch_size):
     owned = [set(_chained(batches)) for batches in ranks]
     drawn = len(_chained(_chained(ranks)))
     twice = drawn - len(set.union(*owned))
-    assert not twice or any(owned[0] != other for other in owned[1:]), (
+    assert not twice or len(owned) == 1 or any(owned[0] != other for other in owned[1:]), (
         f"{case}, all ranks have the same rows: each needs a part of its own."
     )
     assert twice == 0, (

@@ -38,12 +38,13 @@ def reduce_mean(answer):
             before = x.detach().clone()
             mean = answer(x)
             graph = isinstance(mean, torch.Tensor) and mean.requires_grad
-            results.append((plain(mean), torch.equal(x.detach(), before), graph))
+            lost = not x.requires_grad
+            results.append((plain(mean), torch.equal(x.detach(), before), graph, lost))
         return results
 
     for world_size in (2, 3, 4):
         for rank, results in enumerate(on_ranks(on_rank, world_size=world_size)):
-            for (shape, dtype), (mean, unchanged, graph) in zip(INPUTS, results, strict=True):
+            for (shape, dtype), (mean, unchanged, graph, lost) in zip(INPUTS, results, strict=True):
                 every = torch.stack([values(r, shape, dtype) for r in range(world_size)])
                 what = f"On {world_size} ranks, what rank {rank} returned for a tensor of shape {shape}"
                 is_tensor(mean, what, shape, dtype)
@@ -56,6 +57,10 @@ def reduce_mean(answer):
                 assert factor is None or abs(factor - 1) < 1e-3, f"{what} is {factor:.3g} times the mean."
                 are_close(mean, every.mean(0), what)
                 assert unchanged, f"On rank {rank}, the input has changed; sum a copy of it."
+                assert not lost, (
+                    f"On rank {rank}, the input has lost its graph, and its backward is still to come: "
+                    "x.detach() makes another tensor, x.detach_() changes this one."
+                )
                 assert not graph, (
                     f"{what} carries a graph, which stays in memory as long as the number does; detach it."
                 )
@@ -67,13 +72,14 @@ class Detours(nn.Module):
 
     def __init__(self):
         super().__init__()
+        self.detour = nn.Linear(5, 5)
         self.token, self.head = nn.Embedding(7, 5), nn.Linear(5, 7, bias=False)
         self.head.weight = self.token.weight
         self.frozen = nn.Linear(5, 5).requires_grad_(False)
-        self.unused, self.detour = nn.Linear(5, 3), nn.Linear(5, 5)
+        self.unused, self.silent = nn.Linear(5, 3), nn.Parameter(torch.ones(2))
 
     def forward(self, tokens, detour):
-        x = self.frozen(self.token(tokens))
+        x = self.frozen(self.token(tokens)) + 0 * self.silent.sum()  # a gradient of zeros is a gradient
         return F.cross_entropy(self.head(x + self.detour(x) if detour else x), tokens)
 
 
@@ -88,6 +94,7 @@ def _with_gradients(kind, rank, device="cpu"):
     """
     torch.manual_seed(drawn(7))
     model = (_chain() if kind == "chain" else Detours()).to(device)
+    model = model.double() if kind == "some" else model
     torch.manual_seed(drawn(50 + rank))
     if kind == "before":
         return model
@@ -155,10 +162,16 @@ def _is_mean(gradient, name, rank, own):
         return
     expected = sum(given) / world_size
     if gradient is None:
+        assert any(g.any() for g in given), (
+            f"{what} is None and was a tensor of zeros: that is a gradient, and AdamW decays the weight."
+        )
         raise AssertionError(
             f"{what} is None, but other ranks have one: they will update it, and rank {rank} will not."
         )
     is_tensor(gradient, what, expected.shape, expected.dtype)
+    if not expected.any():
+        assert not gradient.any(), f"{what} should be zeros, as on every rank; another parameter's is there."
+        return
     if own[rank] is not None and not is_close(own[rank], expected):
         assert not is_close(gradient, own[rank]), f"{what} is still its own; expected the mean over ranks."
     assert not is_close(gradient, sum(given)), f"{what} is the sum; divide it by {world_size}."

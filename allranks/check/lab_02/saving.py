@@ -23,7 +23,7 @@ from allranks.check.lab_02.common import (
     weights_of,
 )
 from allranks.check.labs import digits, is_written, on_ranks
-from allranks.model import loss_of
+from allranks.model import GPT, loss_of
 
 SLOW = 0.2  # seconds that writing a checkpoint takes here
 REMOVES = {"os.remove": "removes", "os.truncate": "truncates"}  # audit events that destroy a checkpoint
@@ -35,7 +35,7 @@ def saved_otherwise(before=None, instead=None):
     save, files = torch.save, []
 
     def watched(what, file, *args, **kwargs):
-        files.append(str(file))
+        files.append(str(file if isinstance(file, str | Path) else getattr(file, "name", file)))
         if instead:
             return instead(save, what, file)
         if before:
@@ -75,6 +75,20 @@ def _watch(path):
     return done
 
 
+class Counted(GPT):
+    """A model with a frozen weight and a buffer: a state dict holds more than what an optimizer trains."""
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.token.requires_grad_(False)
+        self.register_buffer("seen", torch.zeros(2))
+
+    def forward(self, tokens):
+        if self.training:
+            self.seen += len(tokens)
+        return super().forward(tokens)
+
+
 def _train(model, optimizer, examples):
     for tokens in examples.split(4):
         optimizer.zero_grad()
@@ -87,7 +101,8 @@ def _states(model, optimizer):
     state = optimizer.state_dict()
     moments = [value.flatten().cpu() for slot in state["state"].values() for value in slot.values()]
     rates = torch.tensor([group["lr"] for group in state["param_groups"]])
-    return weights_of(model), torch.cat([*moments, rates])
+    buffers = [buffer.flatten().cpu() for buffer in model.buffers()]
+    return torch.cat([weights_of(model), *buffers]), torch.cat([*moments, rates])
 
 
 @exercise
@@ -97,7 +112,7 @@ def checkpoint(save, load):
     examples = digits()[600:608]
 
     def saving(path):
-        model = DistributedDataParallel(new_gpt(23).to(device_of_rank()))
+        model = DistributedDataParallel(new_gpt(23, Counted).to(device_of_rank()))
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
         there, done = [], _watch(path)
         with saved_otherwise(before=lambda: time.sleep(SLOW)) as files:
@@ -108,10 +123,11 @@ def checkpoint(save, load):
                 save(path, model, optimizer, epoch)
                 there.append(path.exists() and path.stat().st_mtime_ns != at)
                 dist.barrier()
-        return len(files), there, _states(model, optimizer), done
+        elsewhere = [f for f in files if "/" in f and Path(f).parent != path.parent]
+        return len(files), there, _states(model, optimizer), done, elsewhere
 
     def started(rank):
-        model = new_gpt(90 + rank).to(device_of_rank())
+        model = new_gpt(90 + rank, Counted).to(device_of_rank())
         return model, torch.optim.AdamW(model.parameters(), lr=0.5)
 
     def alone(path):
@@ -162,8 +178,11 @@ def checkpoint(save, load):
             )
         left = sorted(set(os.listdir(folder)) - {path.name})
         assert not left, f"save left {left[0]} in the folder of the checkpoint."
-        weights, moments = saved[0][2]
-        done = saved[0][3]
+        (weights, moments), done, elsewhere = saved[0][2:]
+        assert not elsewhere, (
+            "Rank 0 writes to another folder first, which may be on another disk: moving then copies the "
+            "file, and is not one step. Write beside `path`."
+        )
         one = on_ranks(alone, path, world_size=1)[0]
         assert not isinstance(one, str), f"The file differs from the specification: {one}"
         on_three = on_ranks(loading, path, world_size=3)

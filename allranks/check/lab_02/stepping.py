@@ -1,5 +1,7 @@
 """A step with DDP and micro-batches, and an evaluation over unequal parts."""
 
+import itertools
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -22,8 +24,9 @@ def train_step(answer):
 
     def on_rank(rows, micro_batches):
         model = DistributedDataParallel(new_gpt(21).to(device_of_rank()))
-        seen = []
-        model.module.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+        events = []
+        model.module.register_forward_pre_hook(lambda _, args: events.append(len(args[0])))
+        next(model.module.parameters()).register_hook(lambda _: events.append(0))
         optimizer = torch.optim.SGD(model.parameters(), lr=rate)
         rank, world_size = dist.get_rank(), dist.get_world_size()
         results = []
@@ -31,12 +34,15 @@ def train_step(answer):
             part = batch[rank * rows : (rank + 1) * rows].clone()
             for p in model.parameters() if step else ():
                 p.grad = torch.ones_like(p)  # left from an earlier step
+            events.clear()
             with trace() as counted:
                 loss = answer(model, part, micro_batches, optimizer)
             graph = isinstance(loss, torch.Tensor) and loss.requires_grad
             unchanged = torch.equal(part, batch[rank * rows : (rank + 1) * rows])
             sent = counted.bytes["all_reduce"]
-            results.append((plain(loss), graph, unchanged, weights_of(model), sent, max(seen, default=0)))
+            kept = any(a and b for a, b in itertools.pairwise(events))  # two forwards, no backward between
+            seen = max(events, default=0), kept
+            results.append((plain(loss), graph, unchanged, weights_of(model), sent, seen))
         dist.barrier()
         return results
 
@@ -57,13 +63,17 @@ def train_step(answer):
             weights = [w for _, _, _, w, _, _ in results]
             _is_step([w - start for w in weights], expected - start, case, step, micro_batches)
             nbytes = expected.nbytes
-            sent, largest = max(r[4] for r in results), max(r[5] for r in results)
+            sent, largest = max(r[4] for r in results), max(r[5][0] for r in results)
             assert sent < 1.5 * nbytes, (
                 f"{case}, the step is right, but the gradients are sent {sent / nbytes:.0f} times; "
                 "no_sync should enclose forward and backward of all micro-batches but the last."
             )
             assert largest <= -(-rows // micro_batches), (
                 f"{case}, the model saw {largest} rows at once; expected at most {-(-rows // micro_batches)}."
+            )
+            assert not any(kept for *_, (_, kept) in results), (
+                f"{case}, a forward began before the backward of the one before it: both keep their "
+                "activations, which together do not fit."
             )
             for rank, (mean, graph, unchanged, *_) in enumerate(results):
                 what = f"{case}, the loss that rank {rank} returned"
@@ -156,6 +166,11 @@ def evaluate(answer):
             are_close(score, own.mean(), what, rtol=1e-5)
             assert sum(rows for rows, _, _ in calls) == count, (
                 f"{case}, the mean is right, but the ranks computed {sum(c[0] for c in calls)}: divide them."
+            )
+            most = max(sum(rows for rows, _, _ in seen) for *_, seen in results)
+            rounds = -(-count // (world_size * batch_size))
+            assert most <= rounds * batch_size, (
+                f"{case}, one rank computed {most} of them and others waited: give every rank a part."
             )
             largest = max(rows for rows, _, _ in calls)
             assert largest <= batch_size, (

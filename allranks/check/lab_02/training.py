@@ -1,5 +1,7 @@
 """The trainer, and all tasks together: stopped on four ranks, resumed on two."""
 
+import contextlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -50,14 +52,57 @@ def _floats(returned):
     """(losses, scores) as lists of floats, or a sentence about what was returned instead."""
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         return f"fit returned {quoted(returned)}; expected two lists, losses and scores"
-    try:
-        return [[float(value) for value in values] for values in returned]
-    except (TypeError, ValueError):
+    if not all(isinstance(values, list) for values in returned):
         return "fit should return two lists of numbers"
+    others = [value for values in returned for value in values if not isinstance(value, float)]
+    if others:
+        return f"fit returned {quoted(others[0])} among the numbers; expected floats, which .item() makes"
+    return list(returned)
+
+
+def _noted(model, events):
+    """Let `events` list each forward: (whether it trains, rows)."""
+    model.register_forward_pre_hook(
+        lambda _, args: events.append(("train" if torch.is_grad_enabled() else "score", len(args[0])))
+    )
+    return model
+
+
+def _in_order(events, who, epochs, rows):
+    """Fail unless each epoch trains in parts of `rows`, scores at most 16 at a time, and then saves."""
+    most = {kind: max((n for k, n in events if k == kind), default=0) for kind in ("train", "score")}
+    assert most["train"] <= rows, (
+        f"{who}, the model trained on {most['train']} rows at once; {rows} fit into a micro-batch."
+    )
+    assert most["score"] <= 16, f"{who}, {most['score']} held-out examples were computed at once; 16 fit."
+    kinds = [kind for kind, _ in events]
+    steps = [kind for n, kind in enumerate(kinds) if n == 0 or kinds[n - 1] != kind]
+    assert "save" not in kinds or steps == ["train", "score", "save"] * epochs, (
+        f"{who}, the epochs went {', '.join(steps)}; expected train, score, save in each: a job that dies "
+        "between a save and its score never has that score."
+    )
 
 
 def _refuse(*_, **__):
     raise RuntimeError(LEFTOVER)
+
+
+@contextlib.contextmanager
+def _unseen(path):
+    """Nobody who asks is told that `path` exists: a file system that is shared can be late."""
+    asked = [(Path, "exists"), (Path, "is_file"), (os.path, "exists"), (os.path, "isfile")]
+    real = [getattr(owner, name) for owner, name in asked]
+
+    def late(function):
+        return lambda file, **options: str(file) != str(path) and function(file, **options)
+
+    for (owner, name), function in zip(asked, real, strict=True):
+        setattr(owner, name, late(function))
+    try:
+        yield
+    finally:
+        for (owner, name), function in zip(asked, real, strict=True):
+            setattr(owner, name, function)
 
 
 def _first_run(*args):
@@ -82,22 +127,25 @@ def _agree(values, expected):
 def fit(answer):
     """`answer(model, optimizer, loader, held_out, epochs, micro_batches, path)`: (losses, scores)."""
     is_written(answer)
-    data, held_out, batch_size, steps = digits()[700:741], digits()[800:807], 12, 3
+    data, held_out, batch_size, steps = digits()[700:741], digits()[800:837], 12, 3
+    options = {"lr": RATE, "betas": (0.8, 0.95), "weight_decay": 0.3}  # those of no optimizer but ours
 
-    def on_rank(path, epochs, leftover=None):
+    def on_rank(path, epochs, leftover=None, late=False):
         model = new_gpt(24 + dist.get_rank()).to(device_of_rank())
-        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+        optimizer, events = torch.optim.AdamW(model.parameters(), **options), []
+        _noted(model, events)
         if leftover and dist.get_rank() == 1:  # another machine's disk, with another run's checkpoint
             torch.load = _refuse
             path = leftover
-        with saved_otherwise() as files:
+        sees = contextlib.nullcontext() if not late or dist.get_rank() != 1 else _unseen(path)
+        with saved_otherwise(before=lambda: events.append(("save", 0))) as files, sees:
             returned = answer(model, optimizer, _loader(data, batch_size), held_out, epochs, 2, path)
         dist.barrier()
-        return _floats(returned), len(files)
+        return _floats(returned), len(files), events
 
     def serial(order):
         model = new_gpt(24)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+        optimizer = torch.optim.AdamW(model.parameters(), **options)
         epochs = [_global_batches(data, batch_size, epoch) for epoch in order]
         return _serial(model, optimizer, epochs, held_out)
 
@@ -107,10 +155,10 @@ def fit(answer):
         leftover.parent.mkdir()
         leftover.touch()
         first = _first_run(on_rank, path, 2, leftover)
-        for rank, (run, _) in enumerate(first):
+        for rank, (run, *_) in enumerate(first):
             assert not isinstance(run, str), f"On rank {rank} {run}."
         there = path.exists()
-        for rank, (run, _) in enumerate(first):
+        for rank, (run, *_) in enumerate(first):
             what = f"In 2 epochs of {steps} batches on 3 ranks, rank {rank}"
             assert len(run[0]) == 2 * steps, f"{what} returned {len(run[0])} losses; expected {2 * steps}."
             assert len(run[1]) == 2, f"{what} returned {len(run[1])} scores; expected 2, one an epoch."
@@ -133,12 +181,15 @@ def fit(answer):
         assert first[0][1] == 2, (
             f"In 2 epochs rank 0 wrote {first[0][1]} checkpoints; expected 2, one an epoch."
         )
-        second = on_ranks(on_rank, path, 3, world_size=2)
+        second = on_ranks(on_rank, path, 3, None, True, world_size=2)
         third = on_ranks(on_rank, path, 3, world_size=1)
-    for rank, (run, _) in enumerate(second):
+    for rank, (run, *_) in enumerate(second):
         what = f"Resumed on 2 ranks after 2 of 3 epochs, rank {rank}"
         assert not isinstance(run, str), f"On rank {rank} {run}."
-        assert len(run[0]) != 3 * steps, f"{what} trained 3 epochs, but two of them were already done."
+        assert len(run[0]) != 3 * steps, (
+            f"{what} trained 3 epochs, but two of them were already done. Rank 0 sees the checkpoint; rank 1 "
+            "is on another machine and does not see it yet."
+        )
         assert len(run[0]) == steps, f"{what} returned {len(run[0])} losses; expected {steps}."
         assert _agree(run[0][:1], losses[2 * steps : 2 * steps + 1]), (
             f"{what} begins with loss {run[0][0]:.4f}; without a stop it is {losses[2 * steps]:.4f}: "
@@ -150,6 +201,9 @@ def fit(answer):
         assert _agree(run[1], scores[2:]), (
             f"{what} has score {', '.join(f'{s:.4f}' for s in run[1])}; without a stop it is {scores[2]:.4f}."
         )
+    for runs, epochs, rows in ((first, 2, 2), (second, 1, 3)):
+        for rank, (_, _, events) in enumerate(runs):
+            _in_order(events, f"On rank {rank} of {len(runs)}", epochs, rows)
     assert third[0][0] == [[], []], (
         f"With 3 of 3 epochs done there is nothing to train; expected two empty lists, got {third[0][0]}."
     )

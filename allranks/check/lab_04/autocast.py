@@ -7,6 +7,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from allranks import private
 from allranks.check import exercise
 from allranks.check.lab_04.common import (
     BF16,
@@ -39,8 +40,10 @@ def _one_step(answer, sizes, tokens, dtype, factor):
             logits.register_hook(lambda gradient: seen.update(backward=in_autocast()))
 
     def loss_function(logits, targets):
-        seen["rows"], seen["loss"] = len(targets), in_autocast()
-        return F.cross_entropy(logits, targets)
+        seen["rows"], seen["loss"] = len(targets), in_autocast() or logits.dtype == FP32
+        value = F.cross_entropy(logits, targets)
+        seen["value"] = value.item()
+        return value
 
     model.head.register_forward_hook(note)
     loss = answer(DistributedDataParallel(model), batch, dtype, loss_function, lambda loss: loss * factor)
@@ -105,9 +108,17 @@ def _judge_step(who, seen, loss, expected, gradient, rows, dtype, factor):
     assert is_about(loss.item(), expected), (
         f"{who}: the loss is {loss.item():.3f}; expected {expected:.3f} to 1 %, as in fp32."
     )
+    assert is_about(loss.item(), seen["value"], 1e-6), (
+        f"{who}: `loss_function` returned {seen['value']:.6f} and you returned {loss.item():.6f}: return the "
+        "loss itself, which is in float32, and not a copy rounded to 16 bits."
+    )
     assert not seen["graph"], f"{who}: the returned loss still holds the graph of this step; detach it."
     assert relative(seen["gradient"], gradient / factor) > 0.1, (
         f"{who}: the gradients are not scaled; call `backward` on `scale(loss)`."
+    )
+    assert not torch.equal(seen["gradient"], seen["gradient"].to(dtype).float()), (
+        f"{who}: each number of the gradients is one of {named(dtype)}: they were rounded after `backward`. "
+        "The gradients of 32-bit weights come back in float32; leave them so."
     )
     off = relative(seen["gradient"], gradient)
     assert off < 0.1, (
@@ -116,20 +127,32 @@ def _judge_step(who, seen, loss, expected, gradient, rows, dtype, factor):
     )
 
 
+class Largest(private.dispatch_mode()):
+    """How many elements the largest tensor has that an operation returns."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **kwargs or {})
+        if isinstance(result, torch.Tensor):
+            self.elements = max(self.elements, result.numel())
+        return result
+
+
 def _loss_and_gradient(answer, inputs, upstream):
     device, results = device_of_rank(), []
     for logits, targets in inputs[dist.get_rank()]:
         logits, targets = logits.to(device).requires_grad_(), targets.to(device)
-        before = logits.detach().clone(), targets.clone()
+        before, largest = (logits.detach().clone(), targets.clone()), Largest()
         for inside in (False, True):
             logits.grad = None
-            with torch.autocast(device, dtype=logits.dtype, enabled=inside and logits.dtype != FP32):
+            with torch.autocast(device, dtype=logits.dtype, enabled=inside and logits.dtype != FP32), largest:
                 loss = answer(logits, targets)
             if isinstance(loss, torch.Tensor) and loss.requires_grad:
                 (loss * upstream).backward()
             unchanged = torch.equal(logits, before[0]) and torch.equal(targets, before[1])
             loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
-            results.append((inside, loss, logits.grad, unchanged))
+            results.append((inside, loss, logits.grad, unchanged, largest.elements))
     return results
 
 
@@ -167,7 +190,7 @@ def cross_entropy(answer):
     return "Right to four digits in fp16, bf16 and fp32, for large logits, long rows and many rows."
 
 
-def _judge_loss(what, loss, gradient, unchanged, logits, targets, upstream):
+def _judge_loss(what, loss, gradient, unchanged, largest, logits, targets, upstream):
     exact = logits.double().requires_grad_()
     expected = F.cross_entropy(exact, targets)
     (expected * upstream).backward()
@@ -185,6 +208,10 @@ def _judge_loss(what, loss, gradient, unchanged, logits, targets, upstream):
     assert is_about(value, expected, 1e-4), (
         f"{what} the loss is {value:.5g}; expected {expected:.5g}. Something is rounded or summed in "
         "16 bits: convert before the first operation."
+    )
+    assert largest <= logits.numel(), (
+        f"{what} the loss is right, but a tensor of {largest:,} elements is made for {logits.numel():,} "
+        "logits: every row meets the target of every row. Give both the shape (rows,) before you subtract."
     )
     assert gradient is not None, f"{what} no gradient reaches the logits."
     off = relative(gradient.double().cpu(), exact.grad)

@@ -23,9 +23,37 @@ def _small_loss(model, x, size):
     return size * model(x).square().sum(-1).mean()
 
 
-def _clipped(answer, widths, inputs, cases, init_scale):
+class OwnScaler:
+    """A scaler like the reader's of task 4: no GradScaler, and not forgiving where that would raise."""
+
+    def __init__(self, init_scale):
+        self.value, self.found_inf = init_scale, None
+
+    def get_scale(self):
+        return self.value
+
+    def scale(self, loss):
+        return loss * self.value
+
+    def unscale_(self, optimizer):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        self.found_inf = not all(gradient.div_(self.value).isfinite().all() for gradient in gradients)
+
+    def step(self, optimizer):
+        if self.found_inf is None:
+            self.unscale_(optimizer)
+        if not self.found_inf:
+            optimizer.step()
+
+    def update(self):
+        self.value *= 0.5 if self.found_inf else 1.0
+        self.found_inf = None
+
+
+def _clipped(answer, widths, inputs, cases, init_scale, own):
     device, results = device_of_rank(), []
-    scaler, kept = torch.amp.GradScaler(device, init_scale=init_scale), []
+    scaler = OwnScaler(init_scale) if own else torch.amp.GradScaler(device, init_scale=init_scale)
+    kept = []
     x = inputs[dist.get_rank()].to(device)
     for max_norm, size in cases:
         model = _small_model(widths).to(device)
@@ -50,10 +78,10 @@ def clipped_step(answer):
     is_written(answer)
     init_scale = 2.0**13
     cases = ((0.3, 4.0), (1e3, 4.0), (0.3, math.inf), (0.1, 2.0))
-    for world_size, widths in ((2, (6, 5)), (3, (4, 9))):
+    for world_size, widths, own in ((2, (6, 5), False), (3, (4, 9), True)):
         torch.manual_seed(drawn(world_size))
         inputs = torch.randn(world_size, 7, widths[0])
-        results = on_ranks(_clipped, answer, widths, inputs, cases, init_scale, world_size=world_size)
+        results = on_ranks(_clipped, answer, widths, inputs, cases, init_scale, own, world_size=world_size)
         for rank, log in enumerate(results):
             assert isinstance(log, list), f"Rank {rank} returned {log}; expected the norm, a number."
             scale = init_scale
@@ -62,7 +90,8 @@ def clipped_step(answer):
                 _small_loss(model, inputs.flatten(0, 1), size).backward()
                 gradient = joined(p.grad for p in model.parameters())
                 next_scale = scale if math.isfinite(size) else scale / 2
-                _judge_clipping(*result, gradient, max_norm, scale, next_scale, f"Rank {rank}")
+                who = f"Rank {rank}, with {'a scaler of your own' if own else 'GradScaler'}"
+                _judge_clipping(*result, gradient, max_norm, scale, next_scale, who)
                 scale = next_scale
     return "The norm of the mean gradient, without the scale; a step clipped or skipped; the scale updated."
 

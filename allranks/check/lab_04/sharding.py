@@ -37,6 +37,8 @@ def _sharded_step(answer, sizes, tokens, dtype, reduce_dtype):
         seen["messages"] = [(call.kind, call.nbytes) for call in counted.log]
         gradients = [p.grad for p in sharded.parameters()]
         seen["gradients"] = {None if g is None else g.dtype for g in gradients}
+        local = [g.to_local().float() for g in gradients if g is not None]
+        seen["rounded"] = all(torch.equal(g, g.to(dtype).float()) for g in local)
         dist.barrier()
     return seen
 
@@ -98,6 +100,10 @@ def _judge_shards(who, seen, values, units, dtype, reduce_dtype):
         f"{who}, the values of the weights have changed; sharding should keep them."
     )
     assert seen["gradients"] == {FP32}, f"{who}, the gradients of some shards are missing or not in float32."
+    assert reduce_dtype != FP32 or not seen["rounded"], (
+        f"{who}, each number of the gradients is one of {named(dtype)}: they are summed in float32, and must "
+        "not be rounded afterwards."
+    )
     for kind, what, wanted in (
         ("all_gather", "weights", dtype),
         ("reduce_scatter", "gradients", reduce_dtype),

@@ -31,11 +31,11 @@ def _whole(engine):
     """The 32-bit weights, by DeepSpeed's own function, which all ranks call."""
     from deepspeed.utils import safe_get_full_fp32_param
 
-    names = engine.module.named_parameters()
-    return {
-        name: safe_get_full_fp32_param(p).clone().view(p.ds_shape if hasattr(p, "ds_shape") else p.shape)
-        for name, p in names
-    }
+    whole = {}
+    for name, p in engine.module.named_parameters():
+        master = safe_get_full_fp32_param(p) if p.requires_grad else p.detach().float()
+        whole[name] = master.clone().view(p.ds_shape if hasattr(p, "ds_shape") else p.shape)
+    return whole
 
 
 def _saved(save, folder, batches, adam):
@@ -43,14 +43,17 @@ def _saved(save, folder, batches, adam):
     results = []
     for stage in STAGES:
         config = new_config(stage, 8, adam, bf16=True)
-        engine = engine_of(new_gpt(hidden=HIDDEN), config)
+        model, another = new_gpt(hidden=HIDDEN), new_gpt(seed=5, hidden=HIDDEN)
+        for each in (model, another):  # a frozen weight belongs to a checkpoint too
+            each.token.requires_grad_(stage == 3)
+        engine = engine_of(model, config)
         train(engine, batches[:2])
         where = os.path.join(folder, str(stage))
         with quietly():
             save(engine, where)
         dist.barrier()
         weights, losses = _whole(engine), train(engine, batches[2:])
-        other = engine_of(new_gpt(seed=5, hidden=HIDDEN), config)
+        other = engine_of(another, config)
         try:
             with quietly():
                 path, _ = other.load_checkpoint(where)

@@ -65,10 +65,10 @@ def new_gpt(seed=0, **sizes):
 def new_adam():
     """Options of AdamW, drawn anew; an `eps` of this size lets Adam feel the length of a gradient."""
     return {
-        "lr": random.choice([2e-3, 4e-3, 6e-3]),
-        "betas": random.choice([[0.9, 0.95], [0.8, 0.99]]),
-        "eps": random.choice([0.01, 0.02]),
-        "weight_decay": random.choice([0.0, 0.1]),
+        "lr": round(random.uniform(2e-3, 6e-3), 5),
+        "betas": [round(random.uniform(0.7, 0.88), 3), round(random.uniform(0.93, 0.99), 4)],
+        "eps": round(random.uniform(0.01, 0.02), 4),
+        "weight_decay": round(random.uniform(0.05, 0.2), 3),
         "torch_adam": True,
     }
 

@@ -15,6 +15,13 @@ from allranks.check.labs import is_written
 from allranks.model import digits, loss_of
 
 STEPS = 3
+TOP = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+)
+ADAM = ("lr", "betas", "eps", "weight_decay")
 
 
 class WithLoss(nn.Module):
@@ -91,7 +98,7 @@ def _fitted(answer, cases, tokens, folder):
         if seen["class"] == "DeepSpeedEngine":
             seen["stage"], seen["clipping"] = engine.zero_optimization_stage(), engine.gradient_clipping()
             group = engine.optimizer.optimizer.param_groups[0]
-            seen["adam"] = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
+            seen["adam"] = {name: group[name] for name in ADAM}
         seen["losses"] = losses_of(trainer)
     return results
 
@@ -136,19 +143,20 @@ def alone(tokens, arguments, ranks=2):
 
 def broken():
     """The three configurations of the page, in their kinds: refused, silent, refused."""
-    params = {"lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "torch_adam": True}
-    adam = {"type": "AdamW", "params": params}
-    automatic = {**dict.fromkeys(params, "auto"), "torch_adam": True}
+    own = {"torch_adam": True, "foreach": False}
+    adam = {"type": "AdamW", "params": {"lr": 1e-3, **own}}
+    automatic = {**dict.fromkeys(ADAM, "auto"), **own}
     batch = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
     steps = random.choice([25, 40])
     return {
         "two masters": {
+            "train_batch_size": 64,
             "train_micro_batch_size_per_gpu": 16,
-            "gradient_accumulation_steps": 1,
             "gradient_clipping": 1.0,
             "optimizer": adam,
             "zero_optimization": {"stage": 1},
             "steps_per_print": steps,
+            "bf16": {"enabled": False},
         },
         "a missing line": {
             **batch,
@@ -171,6 +179,59 @@ def broken():
     }
 
 
+def _not_run():
+    """Another like the three, which is read and not run: stage, optimizer and numbers differ."""
+    number = random.randrange(10_000, 90_000)
+    return {
+        "stage 0": {
+            "train_batch_size": number,
+            "optimizer": {"type": "Adam", "params": {"lr": 1 / number, "adam_w_mode": False}},
+            "zero_optimization": {"stage": 0, "allgather_bucket_size": "auto", "reduce_bucket_size": number},
+            "communication_data_type": "fp32",
+        },
+    }
+
+
+def _repaired(answer, configs):
+    results = []
+    for config in configs:
+        given = copy.deepcopy(config)
+        found = answer(config)
+        results.append((config == given, copy.deepcopy(found) if isinstance(found, dict) else quoted(found)))
+    return results
+
+
+def _judge_lines(found, config, who):
+    """Fail unless `found` is `config` with "auto" where the Trainer owns a line, and nowhere else."""
+    _are_automatic(found, TOP, who)
+    zero, right = found.get("zero_optimization"), config["zero_optimization"]
+    right = {key: value for key, value in right.items() if value != "auto"}
+    extra = [key for key in zero or () if key not in right]
+    assert not extra, (
+        f'{who}: zero_optimization still has {extra[0]}: where it said "auto" the line goes, and then the '
+        "default of DeepSpeed counts."
+    )
+    assert zero == right, f"{who}: zero_optimization is {quoted(zero)}, which has to be {quoted(right)}."
+    params, own = found["optimizer"].get("params", {}), config["optimizer"]["params"]
+    _are_automatic(params, ADAM, f"{who}, optimizer.params")
+    parts = (found, config), (params, own), (found["optimizer"], config["optimizer"])
+    names = (*TOP, "optimizer", "zero_optimization"), ADAM, ("params",)
+    for (ours, given), theirs in zip(parts, names, strict=True):
+        for name in [k for k in ours | given if k not in theirs]:
+            assert name in ours and name in given and ours[name] == given[name], (
+                f"{who}: {name} is {quoted(ours.get(name))} and was {quoted(given.get(name))}; a setting "
+                "that is not the Trainer's stays as it is."
+            )
+
+
+def _are_automatic(section, names, who):
+    missing = [name for name in names if section.get(name) != "auto"]
+    assert not missing, (
+        f"{who}: {missing[0]} is {quoted(section.get(missing[0]))}. The Trainer owns it (see the table), so "
+        'it becomes "auto", also where the configuration does not mention it.'
+    )
+
+
 @exercise
 def repaired(answer):
     """`answer(config)`: a new dict, in which the Trainer fills in what it owns and nothing else is "auto"."""
@@ -182,9 +243,16 @@ def repaired(answer):
     expected = alone(tokens, arguments)
     with tempfile.TemporaryDirectory() as folder:
         ranks = on_ranks(_fitted, answer, cases, tokens, folder)
+    others = _not_run()
+    lines = on_ranks(_repaired, answer, list(others.values()), world_size=1)[0]
     for rank, found in enumerate(ranks):
         for (name, config, _), seen in zip(cases, found, strict=True):
             _judge_trainer(seen, config, arguments, expected, f"Rank {rank}, {name}")
+            _judge_lines(seen["config"], config, f"Rank {rank}, {name}")
+    for (name, config), (unchanged, found) in zip(others.items(), lines, strict=True):
+        assert isinstance(found, dict), f"{name}: the function returned {found}, and not a dict."
+        assert unchanged, f"{name}: the configuration that was given has changed; copy it deeply."
+        _judge_lines(found, config, f"Rank 0, {name}")
     return "Three configurations repaired: the Trainer's numbers reach DeepSpeed; losses as in one process."
 
 

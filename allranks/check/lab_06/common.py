@@ -28,9 +28,9 @@ def _heard(test, *args):
         return str(refusal), None
 
 
-def on_ranks(test, *args, world_size=1):
+def on_ranks(test, *args, world_size=1, **options):
     """What `test(*args)` returns on each CPU rank; fail with the sentence of the first `Refusal`."""
-    ranks = run_on_ranks(_heard, test, *args, world_size=world_size, backend="gloo")
+    ranks = run_on_ranks(_heard, test, *args, world_size=world_size, backend="gloo", **options)
     for sentence, _ in ranks:
         assert sentence is None, sentence
     return [result for _, result in ranks]

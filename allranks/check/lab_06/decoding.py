@@ -83,7 +83,7 @@ def _attends(answer, model, pieces):
     held = 0
 
     def attention(layer, x, past):
-        before = None if past is None else past.clone()
+        before, names = None if past is None else past.clone(), set(vars(layer))
         try:
             found = answer(layer, x, past)
         except RuntimeError as error:
@@ -104,6 +104,11 @@ def _attends(answer, model, pieces):
         must(
             past is None or torch.equal(past, before),
             "attention changes the past that it was given; return a new tensor (torch.cat).",
+        )
+        new = sorted(set(vars(layer)) - names)
+        must(
+            not new,
+            f"attention keeps {', '.join(new)} in the layer, which all conversations share; return it.",
         )
         size = [2, len(x), model.shape.kv_heads, held + x.shape[1], model.shape.head_width]
         _judge_past(after, size, x, model.shape)
@@ -133,6 +138,11 @@ def _judge_past(after, size, x, shape):
             f"The past holds {found[3]} tokens after {size[3]} have passed; each is remembered once.",
         )
     must(found == size, f"The past has shape {tuple(found)}; expected {expected}.")
+    must(
+        after.untyped_storage().nbytes() <= 2 * after.nbytes,
+        f"The past takes {after.nbytes:,} bytes and keeps {after.untyped_storage().nbytes():,} in memory: "
+        "it is a view of something larger.",
+    )
     must(
         after.dtype == x.dtype,
         f"The past is in {after.dtype}, and the tokens are in {x.dtype}: a cache keeps the dtype of x.",
@@ -204,6 +214,7 @@ def _judge_written(found, fed, tokens, new, right):
         found.shape == right.shape,
         f"write returned shape {tuple(found.shape)}; expected {tuple(right.shape)}, known and new tokens.",
     )
+    must(found.dtype == tokens.dtype, f"write returned {found.dtype}; tokens are in {tokens.dtype}.")
     must(bool((found[:, known:] < GREYS).all()), f"A new token is no grey: choose among the first {GREYS}.")
     must(torch.equal(found, right), "Other tokens than the likeliest ones, or in another order.")
 
@@ -221,7 +232,7 @@ def _both(attention, write, cases, jobs):
 def _cases():
     """Models in 64 bits, and passes of several lengths: a prompt, single tokens, a chunk."""
     cases = []
-    for cuts in ([5, 1, 1, 3, 1], [1, 1, 4]):
+    for cuts in ([5, 1, 1, 3, 1], [1, 1, 4], [19, 1, 2]):
         tokens = new_tokens(random.choice([1, 3]), sum(cuts))
         cases.append((new_llama(), list(tokens.split(cuts, 1))))
     return cases

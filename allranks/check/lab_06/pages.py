@@ -52,7 +52,8 @@ def _cases():
         for tokens in (pages * page + 1, pages * page, pages * page - 1):  # known and new ones
             new = random.randint(1, tokens - 1)
             needed = -(-(tokens - 1) // page)
-            for nbytes in (7 * needed * whole, 7 * needed * whole - 1, (7 * needed + 1) * whole):
+            full = 7 * needed * whole
+            for nbytes in (full, full - 1, full + whole, needed * whole - 1):
                 cases.append((shape, nbytes, page, tokens - new, new, element))
     return random.sample(cases, len(cases))
 

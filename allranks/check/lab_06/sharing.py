@@ -4,7 +4,7 @@ from allranks.check import exercise, stubs
 from allranks.check.lab_06.common import each, must, new_llama, new_tokens, on_ranks
 from allranks.check.lab_06.scheduling import alone, served
 from allranks.check.labs import is_written
-from allranks.serving import Scheduler
+from allranks.serving import Request, Scheduler
 
 PAGE = 4
 
@@ -194,6 +194,43 @@ def _judge_keys(keys):
     must(of(7, 7, 7, 7)[0] != of(7, 7, 7, 7)[1], "The two pages of [7, 7, 7, 7] have one key.")
     must(of(1, 2, 3, 4, 5)[:2] == of(1, 2, 3, 4), "Keys of full pages change when a token follows.")
     must(of(1, 23)[0] != of(12, 3)[0], "The tokens [1, 23] and [12, 3] are taken for each other.")
+    for one, other in ALIKE:
+        must(
+            of(*one)[-1] != of(*other)[-1],
+            f"The tokens {one} and {other} have one key: it needs every token, in its order.",
+        )
+    pages = [of(first, second)[0] for first in range(24) for second in range(24)]
+    must(
+        len(set(pages)) == len(pages),
+        f"{len(pages)} different pages have {len(set(pages))} keys: two requests would share a page by "
+        "accident. Keep the whole hash, or the tokens themselves.",
+    )
+
+
+ALIKE = (([5, 6], [6, 5]), ([1, 4], [2, 3]), ([7, 1], [7, 2]), ([1, 7], [2, 7]), ([3, 300], [3, 44]))
+
+
+def _judge_calls(keys, share, release):
+    """Try `share` and `release` on pools that a server rarely has: a key between two others is forgotten."""
+    tokens = list(range(3 * PAGE + 1))
+    pool, known = Pool(6, PAGE), keys(tokens, PAGE)
+    pool.free, pool.found = [3, 4, 5], {known[0]: 0, known[2]: 2}
+    request = Request(tokens, 1)
+    share(pool, request)
+    must(
+        request.pages == [0] and request.computed == PAGE,
+        f"Of three pages the second is forgotten; share takes {len(request.pages)} and sets `computed` to "
+        f"{request.computed}: stop at the first key that is not found; what lies behind a gap has no place.",
+    )
+    pool = Pool(2, PAGE)
+    pool.free, pool.holders = [0], [0, 2]
+    for holders, free in ((1, [0]), (0, [0, 1])):
+        release(pool, [1])
+        must(
+            pool.holders[1] == holders and sorted(pool.free) == free,
+            f"A page that no key finds has two holders, and after {2 - holders} of them let go pool.holders "
+            f"counts {pool.holders[1]} and pool.free is {pool.free}: it is free when the last one has gone.",
+        )
 
 
 def new_prompts():
@@ -216,6 +253,7 @@ def _shared(model, load, answers, pages, slots):
     scheduler = Sharing(pages, PAGE, slots, answers)
     tokens = served(model, load, scheduler)
     scheduler.audit()
+    _judge_calls(*answers)
     return tokens, sum(scheduler.reused)
 
 

@@ -22,6 +22,7 @@ CONCERNS = [
     "opening",
     "pages",
     "permalinks",
+    "ranks_in_page",
     "reading",
     "scripts",
     "search",

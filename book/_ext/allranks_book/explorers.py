@@ -22,12 +22,14 @@ from myst_nb.core.render import MimeRenderPlugin, load_mime_renders
 from allranks import explorers
 from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
 from allranks.explorers.svg import NARROW
+from allranks_book.wasm_memory import capped
 
 SVG = "image/svg+xml"
 ROOT = Path(__file__).resolve().parents[3]
 INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
 PACKAGE = ROOT / "allranks"
 SCRIPTS = ("explorers_phone.js", "explorers.js")  # the first listens to what the second does
+MEMORY = 128 * 2**20  # bytes that Python in a page may use
 FRAME = ("__init__", "page", "controls", "svg")
 
 
@@ -226,7 +228,7 @@ def write_scripts(app, exception) -> None:
     folder.mkdir(exist_ok=True)
     python = {
         "loader": packed(interpreter().encode()),
-        "machine": packed((INTERPRETER / "micropython.wasm").read_bytes()),
+        "machine": packed(capped((INTERPRETER / "micropython.wasm").read_bytes(), MEMORY)),
     }
     (folder / "python.js").write_text(f"window.allRanksPython={json.dumps(python)};\n", encoding="utf-8")
     for name in explorers.NAMES:

@@ -1,0 +1,33 @@
+"""How many bytes does a rank hold? Counted from the memory behind every tensor that torch makes."""
+
+from weakref import WeakValueDictionary
+
+import torch
+
+from allranks import private
+
+
+class held(private.dispatch_mode()):
+    """A context that knows the bytes of all floating-point tensors made in it that are still alive.
+
+    `now()` returns them, and `history` lists them after each operation. Storages are kept weakly, and each is
+    counted once however many views it has. Integers (tokens) and a backend's own buffers are left out.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.alive, self.history = WeakValueDictionary(), []
+
+    def now(self):
+        """Return the bytes that are alive."""
+        return sum(storage.nbytes() for storage in self.alive.values())
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        results = result if isinstance(result, (list, tuple)) else [result]
+        for t in [] if operation.is_view else results:
+            if isinstance(t, torch.Tensor) and t.is_floating_point():
+                storage = t.untyped_storage()
+                self.alive[id(storage)] = storage
+        self.history.append(self.now())
+        return result

@@ -1,0 +1,134 @@
+"""What does the planner say about each published run, and how far is it off?"""
+
+import math
+from collections import OrderedDict, namedtuple
+
+from ..hardware import Link
+from ..memory import in_flight, stage_layers, training_bytes
+from ..memory.states import recipe_of
+from ..plan import price, rates
+from .measured import runs, seconds, setup, unknown
+from .stacks import STACKS
+
+# Whose constants a source uses that has none of its own.
+LIKE = {"nemo-long": "nemo", "korthikanti": "narayanan", "bigscience-1b3": "bigscience", "llama3": "dgxc"}
+WIDTHS = {"bf16": "16", "fp16": "16", "fp8": "8", "fp8-row": "row", "mxfp8": "mx", "nvfp4": "4"}
+NETWORKS = {  # bytes/s of a device, where the source prints another network than its hardware usually has
+    ("bigscience", "a100"): 6.25e9,  # four Omni-Path cards of 100 Gbit/s for eight devices
+    ("fms-fsdp", "a100"): 6.25e9,  # 400 Gbit/s a node
+    ("fms-fsdp", "h100"): 12.5e9,  # 800 Gbit/s a node
+}
+STALLED = 3  # % of MFU below which a run of the Playbook counts as stalled
+
+
+class Prediction(namedtuple("Prediction", "run plan measured")):
+    """A `Run`, its `plan.Plan`, and the measured seconds of a step."""
+
+    @property
+    def seconds(self):
+        return self.plan.seconds
+
+    @property
+    def error(self):
+        """How much longer than measured the planner says a step takes: 0.1 is 10 %."""
+        return self.plan.seconds / self.measured - 1
+
+
+def kind(run):
+    """Whether a run is "dense", "experts", "tp over nodes" or "stalled".
+
+    The last two are runs of the Playbook that no layout explains: matrices cut over nodes, and less than
+    `STALLED` % of the peak, which its authors do not explain either.
+    """
+    if run.source == "playbook" and run.tp > 8:
+        return "tp over nodes"
+    if run.source == "playbook" and run.mfu_pct < STALLED:
+        return "stalled"
+    return "experts" if has_experts(run) else "dense"
+
+
+def memory_error(prediction):
+    """How much more memory than printed the planner expects, as the prediction's source defines memory.
+
+    Beside `memory.training_bytes` a rank of the last stage holds the logits and their gradient in 2 bytes,
+    and the gradient in 4, when the loss is computed: 8 bytes for each. The stack adds what its `Stack` says.
+    """
+    run, stack = prediction.run, STACKS[prediction.run.source]
+    (model, layout, _), options = ready(run)
+    logits = 8 * layout.microbatch * model.sequence * model.vocabulary / (layout.tp * layout.cp)
+    recipe = recipe_of(stack.recipe)
+    if run.dtype == "bf16" and stack.summed:
+        recipe = recipe._replace(gradients=recipe.gradients + 4, gradient_copy=0)
+    most = 0
+    for stage in sorted({0, min(1, layout.pp - 1), layout.pp - 1}):
+        held = training_bytes(
+            model, microbatch=layout.microbatch, data_parallel=layout.dp, tensor_parallel=layout.tp,
+            pipeline_parallel=layout.pp, context_parallel=layout.cp, expert_parallel=layout.ep,
+            zero_stage=layout.zero_stage, recomputation=layout.recomputation, chunks=layout.chunks,
+            microbatches=layout.microbatches, stage=stage, recipe=recipe,
+            sequence_parallel=options["sequence_parallel"], dropout=options["dropout"],
+            fused=options["fused"],
+        ).total  # fmt: skip
+        if stack.gathered:
+            layers = stage_layers(model.layers, layout.pp, layout.chunks)[stage]
+            alive = in_flight(stage, layout.pp, layout.microbatches, layout.chunks) * layers
+            tokens = layout.microbatch * model.sequence / layout.cp
+            held += 4 * tokens * model.hidden * (1 - 1 / layout.tp) * alive
+        most = max(most, held + (logits if stage == layout.pp - 1 else 0))
+    return (most + stack.outside) / (run.memory_gib * stack.unit) - 1
+
+
+def has_experts(run):
+    """Whether the model of a run is a mixture of experts that the planner can be asked about."""
+    return run.model.startswith(("Qwen3", "GPT OSS", "GPT-OSS"))
+
+
+def rates_of(run, **constants):
+    """The `plan.Rates` of a run's stack; constants: as in `plan.rates`."""
+    notes = run.notes or ""
+    chunked = True if "sync" in notes and "anilla" not in notes else None
+    source = LIKE.get(run.source, run.source)
+    return rates(
+        source, run.generation, WIDTHS[run.dtype], experts=has_experts(run), chunked=chunked, **constants
+    )
+
+
+def ready(run):
+    """What `plan.price` is asked about a run: (model, layout, accelerator) and its options without rates."""
+    model, layout, accelerator, options = setup(run)
+    network = NETWORKS.get((LIKE.get(run.source, run.source), run.generation))
+    if network:
+        options["between"] = Link("printed", options["between"].α, network, run.source, run.date)
+    return (model, layout, accelerator), options
+
+
+def predicted(run, **constants):
+    """The `Prediction` of a run; ValueError says why the planner cannot be asked."""
+    asked, options = ready(run)
+    plan = price(*asked, rates=rates_of(run, **constants), **options)
+    return Prediction(run, plan, seconds(run))
+
+
+def predictions(**constants):
+    """The `Prediction` of every run the planner can be asked about, and the reasons for the others.
+
+    Returns (a list, a dict from the run's id to a sentence).
+    """
+    made, reasons = [], OrderedDict()
+    for run in runs():
+        why = unknown(run)
+        if why:
+            reasons[run.id] = why
+        else:
+            made.append(predicted(run, **constants))
+    return made, reasons
+
+
+def kendall(pairs):
+    """Kendall's τ of (predicted, measured): of all pairs of these, the share in one order less the other."""
+    signs = [
+        math.copysign(1, (a[0] - b[0]) * (a[1] - b[1])) if a[0] != b[0] and a[1] != b[1] else 0
+        for i, a in enumerate(pairs)
+        for b in pairs[:i]
+    ]
+    return sum(signs) / len(signs)

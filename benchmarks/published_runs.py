@@ -1,0 +1,156 @@
+"""How well does the planner predict what others measured? Fit its constants, and print its errors.
+
+    python benchmarks/published_runs.py fit      # writes allranks/plan/fitted.py; 20 s on an idle machine
+    python benchmarks/published_runs.py table    # the tables of benchmarks/README.md; seconds
+
+The fit sees dense runs that are not kept out, without those of the Playbook that stalled or spread a matrix
+over nodes; of mixtures it fits one number. It minimises a robust loss of log(predicted / measured), and draws
+every constant weakly to where it starts, so that one with few runs stays near it.
+"""
+
+import argparse
+import math
+from collections import OrderedDict
+from pathlib import Path
+from statistics import mean, median
+
+from allranks import plan, published
+from allranks.plan.reached import names
+from allranks.published.predict import LIKE, WIDTHS, has_experts, kendall, rates_of, ready
+
+HERE = Path(__file__).parent
+START = {
+    "traffic": 8.0,
+    "launch eager": 2e-4,
+    "launch fused": 1e-4,
+    "misaligned": 4.0,
+    "chunked": 0.6,
+    "slack": 0.004,
+}
+
+
+def fit():
+    import numpy
+    from scipy.optimize import least_squares
+
+    start, rows = OrderedDict(START), []
+    for run in published.runs():
+        if published.unknown(run) is None:
+            named = names(
+                LIKE.get(run.source, run.source), run.generation, WIDTHS[run.dtype], has_experts(run)
+            )
+            for meaning, name in named.items():
+                plain = run.generation in ("a100", "h100") and WIDTHS[run.dtype] == "16"
+                if not (meaning == "width" and plain):
+                    start.setdefault(name, 0.5 if meaning == "attention" else 1.0)
+            if used(run):
+                rows.append((run, *ready(run), published.seconds(run)))
+
+    def constants(x):
+        return {name: value * math.exp(each) for (name, value), each in zip(start.items(), x, strict=True)}
+
+    def residuals(x):
+        now = constants(x)
+        now["chunked"] = min(1.0, now["chunked"])
+        errors = [
+            math.log(plan.parts(*asked, rates=rates_of(run, constants=now), **options).seconds / measured)
+            for run, asked, options, measured in rows
+        ]
+        return numpy.array(errors + [0.05 * each for each in x])
+
+    found = least_squares(residuals, [0.0] * len(start), loss="soft_l1", f_scale=0.08, max_nfev=12)
+    written = [
+        '"""Made by `python benchmarks/published_runs.py fit`: `reached` says what each constant is."""'
+    ]
+    written += ["", "FITTED = {"]
+    for name, value in sorted(constants(found.x).items()):
+        written.append(f'    "{name}": {float(f"{value:.4g}")!r},')
+    path = HERE.parent / "allranks/plan/fitted.py"
+    path.write_text("\n".join([*written, "}", ""]), encoding="utf-8")
+    print(f"{len(start)} constants from {len(rows)} runs: {path.name}")
+
+
+def used(run):
+    """Whether the fit sees a run."""
+    return not run.kept_out and published.kind(run) in ("dense", "experts")
+
+
+def table():
+    made, reasons = published.predictions()
+    print("| source | generation | runs | mean | median | kept out | mean | median | bias |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    groups = OrderedDict()
+    for each in made:
+        kind = published.kind(each.run)
+        where = each.run.source + ("" if kind == "dense" else f", {kind}")
+        groups.setdefault((where, each.run.generation), []).append(each)
+    for (where, generation), members in groups.items():
+        print(f"| {where} | {generation} | {row(members)} |")
+    for name, kinds in (("all dense", ("dense",)), ("all", ("dense", "experts", "stalled", "tp over nodes"))):
+        print(f"| **{name}** | | {row([each for each in made if published.kind(each.run) in kinds])} |")
+    print(f"\n{len(made)} of {len(made) + len(reasons)} runs; the others:\n")
+    for why in sorted(set(reasons.values())):
+        print(f"- {list(reasons.values()).count(why)}: {why}")
+    print("\n" + orders(made))
+    print("\n" + memories(made))
+    print("\n" + bandwidths())
+
+
+def row(members):
+    errors = {out: [abs(each.error) for each in members if each.run.kept_out == out] for out in (False, True)}
+    cells = []
+    for some in errors.values():
+        cells += [str(len(some)), f"{mean(some):.1%}", f"{median(some):.1%}"] if some else ["0", "", ""]
+    return " | ".join([*cells, f"{median(each.error for each in members):+.1%}"])
+
+
+def orders(made):
+    """τ of the layouts within each group of runs that differ in layout only, of three layouts or more."""
+    groups = OrderedDict()
+    for each in made:
+        run = each.run
+        key = (run.source, run.model, run.hardware, run.gpus, run.gbs, run.dtype, run.seq, run.heads)
+        if published.kind(run) == "dense":
+            groups.setdefault(key, {}).setdefault(each.plan.layout, []).append(each)
+    lines, found = ["| group | layouts | Kendall's τ |", "|---|---|---|"], []
+    for key, layouts in groups.items():
+        if len(layouts) >= 3:
+            pairs = [(some[0].seconds, median(each.measured for each in some)) for some in layouts.values()]
+            found.append((len(pairs), kendall(pairs)))
+            lines.append(f"| {key[0]}, {key[1]}, {key[3]} devices | {len(pairs)} | {found[-1][1]:.2f} |")
+    pairs = [n * (n - 1) / 2 for n, _ in found]
+    τ = sum(n * τ for n, (_, τ) in zip(pairs, found, strict=True)) / sum(pairs)
+    return "\n".join([*lines, f"| **all {sum(pairs):.0f} pairs** | | {τ:.2f} |"])
+
+
+def memories(made):
+    groups = OrderedDict()
+    for each in made:
+        if each.run.memory_gib:
+            groups.setdefault(each.run.source, []).append(published.memory_error(each))
+    lines = ["| memory: source | runs | mean error | median | bias |", "|---|---|---|---|---|"]
+    for source, errors in groups.items():
+        sizes = [abs(error) for error in errors]
+        lines.append(
+            f"| {source} | {len(errors)} | {mean(sizes):.1%} | {median(sizes):.1%} | {median(errors):+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def bandwidths():
+    groups = OrderedDict()
+    for each in published.collectives():
+        size = "32 MiB or more" if each.nbytes >= 2**25 else "less than 32 MiB"
+        where = f"{each.hardware}, {'several nodes' if each.nodes > 1 else 'one node'}"
+        groups.setdefault((each.source, where, size), []).append(abs(each.predicted / each.measured - 1))
+    lines = ["| bus bandwidth: source | where | message | measured | mean error | median |"]
+    lines.append("|---|---|---|---|---|---|")
+    for key, sizes in groups.items():
+        lines.append(f"| {' | '.join(key)} | {len(sizes)} | {mean(sizes):.0%} | {median(sizes):.0%} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("command", choices=["fit", "table"])
+    {"fit": fit, "table": table}[parser.parse_args().command]()

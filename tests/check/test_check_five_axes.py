@@ -1,0 +1,42 @@
+"""The checks of the chapter Five axes."""
+
+import math
+
+import pytest
+from verdicts import verdict
+
+from allranks.check import five_axes
+
+
+def product(sizes, left_out):
+    return math.prod(size for axis, size in sizes.items() if axis not in left_out)
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (lambda sizes, cut: product(sizes, ("pp", *cut)), "✓ Four meshes"),
+        (product, "✗ On {'pp': 2, 'dp': 2, 'cp': 2, 'tp': 2}, for a parameter that no axis cuts: the stages"),
+        (lambda sizes, cut: product(sizes, ("pp",)), "that cp and tp cuts, 2 ranks hold the same, not 8"),
+        (lambda sizes, cut: sizes["dp"], "8 ranks hold the same, not 2"),
+        (lambda sizes, cut: None, "✗ The function returns nothing yet; it should return a number of ranks"),
+    ],
+)
+def test_the_copies_of_a_parameter(capsys, answer, said):
+    assert said in verdict(capsys, five_axes.copies, answer)
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (2, "✓ 2 ranks"),
+        (8, "✗ dp has 8 ranks, but ep borrows from dp too"),
+        (64, "✗ That is for a parameter that is whole"),
+        (16, "✗ That is for a matrix that tp cuts"),
+        (32, "✗ That many ranks hold *different* experts"),
+        (5, "✗ 5 is not it"),
+        (None, "✗ Put a number in the place of None"),
+    ],
+)
+def test_over_how_many_ranks_an_expert_is_summed(capsys, answer, said):
+    assert said in verdict(capsys, five_axes.borrowed, answer)

@@ -1,0 +1,33 @@
+"""The checks of the planner against measurements say ✓ to right answers and ✗, with a hint, to wrong ones."""
+
+import pytest
+from verdicts import verdict
+
+from allranks.check import planner_measured as checks
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (45, "✓ 45 %"),
+        (30, "✗ Only the core"),
+        (80, "✗ Skipped pairs"),
+        (50, "✗ 50 % is not it"),
+        (None, "✗ Put a number"),
+    ],
+)
+def test_executed(capsys, answer, said):
+    assert said in verdict(capsys, checks.executed, answer)
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (4, "✓ 4 pieces a stage, 128 in all"),
+        (3, "✗ The embedding and the output layer"),
+        (8, "✗ With 8 pieces a stage, there are 256"),
+        (None, "✗ Put a number"),
+    ],
+)
+def test_pieces(capsys, answer, said):
+    assert said in verdict(capsys, checks.pieces, answer)

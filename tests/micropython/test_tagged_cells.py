@@ -1,0 +1,52 @@
+"""A tagged cell gives in the page, in both Pythons, what the notebook stores from real ranks."""
+
+import json
+from pathlib import Path
+
+import pytest
+from allranks_book.programs import TAG, program
+from page_python import InCPython, InMicroPython
+from page_python import program as question
+
+ROOT = Path(__file__).parents[2]
+CHECKED = ("ranks", "all_reduce")  # chapters whose exercises and solutions are all run
+
+
+def cells():
+    """(notebook, cell number) of each tagged cell, and of each exercise and solution of CHECKED."""
+    for notebook in sorted((ROOT / "notebooks").rglob("*.ipynb")):
+        for i, cell in enumerate(json.loads(notebook.read_text(encoding="utf-8"))["cells"]):
+            checked = f"check.{notebook.stem}." in "".join(cell["source"]) and notebook.stem in CHECKED
+            if TAG in cell["metadata"].get("tags", []) or (checked and cell["cell_type"] == "code"):
+                yield pytest.param(notebook, i, id=f"{notebook.stem}-{cell['id']}")
+
+
+@pytest.fixture(scope="module")
+def pythons(tmp_path_factory):
+    """Both Pythons, with what a page has."""
+    both = InCPython(tmp_path_factory.mktemp("c")), InMicroPython(tmp_path_factory.mktemp("m"))
+    yield both
+    for each in both:
+        each.close()
+
+
+def stored(cell):
+    """(what a cell printed and showed, the exception that ended it or None)."""
+    text, exception = "", None
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            text += "".join(output["text"])
+        elif output["output_type"] == "execute_result":
+            text += "".join(output["data"]["text/plain"]) + "\n"
+        elif output["output_type"] == "error":
+            exception = f"{output['ename']}: {output['evalue']}"
+    return text, exception
+
+
+@pytest.mark.parametrize("notebook, index", list(cells()))
+def test_the_page_gives_the_stored_output(pythons, notebook, index):
+    all_cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    expected = stored(all_cells[index])
+    for python in pythons:
+        told = python.ask(**question(program(all_cells, index).source))
+        assert (told["printed"], told["exception"]) == expected, told["failure"]

@@ -1,0 +1,35 @@
+"""A context knows the bytes of the tensors that were made in it and are alive."""
+
+import torch
+
+from allranks.held import held
+
+
+def test_a_tensor_counts_until_it_is_dropped_and_a_view_counts_once():
+    with held() as here:
+        one = torch.zeros(10)
+        assert here.now() == 40
+        view = one[:5]
+        other = one + 1
+        assert here.now() == 80
+        del other
+        assert here.now() == 40
+        del one
+        assert here.now() == 40  # the view keeps it
+        del view
+        assert here.now() == 0
+    assert max(here.history) == 80
+
+
+def test_memory_that_is_freed_behind_a_tensor_is_not_counted():
+    with held() as here:
+        flat = torch.ones(8)
+        flat.untyped_storage().resize_(0)
+        assert here.now() == 0
+
+
+def test_integers_are_left_out():
+    with held() as here:
+        tokens = torch.arange(10)
+    assert here.now() == 0
+    assert len(tokens) == 10

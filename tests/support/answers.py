@@ -1,0 +1,77 @@
+"""Answers to the tasks of a lab, right and wrong: `tests/check/answers/<lab>/<task>.yaml`.
+
+They were written from the lab's page, before anybody looked at its checks. A wrong answer is a source, or the
+first right one after replacements. `says` has a part of the line for those whose hint is tested, every day;
+the others run where a check or an answer has changed, and every night.
+"""
+
+import linecache
+import sys
+from pathlib import Path
+
+import cloudpickle
+import solved
+import yaml
+from together import verdicts
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+ANSWERS = Path(__file__).resolve().parents[1] / "check" / "answers"
+
+
+def tasks(lab):
+    """The names of the tasks that have a file."""
+    return sorted(file.stem for file in (ANSWERS / lab).glob("*.yaml"))
+
+
+def of_task(lab, task, slug, names):
+    """Yield (name, functions, expected part of the line, whether the ranks fail) of every answer to a task.
+
+    The right ones come first. `names` are those of the task's functions; an answer sees the names that the
+    solved notebook `slug` defines.
+    """
+    read = yaml.safe_load((ANSWERS / lab / f"{task}.yaml").read_text(encoding="utf-8"))
+    known, says, fails = solved.answers(slug), read.get("says", {}), read.get("fails", ())
+    first = next(iter(read["right"].values()))
+    for name, source in read["right"].items():
+        yield name, _functions(source, f"<{task}, {name}>", known, names), "✓", False
+    for name, answer in read["wrong"].items():
+        source = answer if isinstance(answer, str) else edited(first, answer, f"{task}, {name}")
+        functions = _functions(source, f"<{task}, {name}>", known, names)
+        yield name, functions, says.get(name, "✗"), name in fails
+
+
+def edited(source, edits, what):
+    """`source` after the replacements; one that finds nothing is an error."""
+    for old, new in edits:
+        assert old in source, f"{what}: {old!r} is not in the first right answer"
+        source = source.replace(old, new)
+    return source
+
+
+def _functions(source, file, known, names):
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    namespace = dict(known)
+    exec(compile(source, file, "exec"), namespace)
+    return [namespace[name] for name in names]
+
+
+def daily(answers):
+    """The right ones and those whose hint is tested."""
+    return [answer for answer in answers if answer[2] != "✗"]
+
+
+def nightly(answers):
+    """The others."""
+    return [answer for answer in answers if answer[2] == "✗"]
+
+
+def judge(check, given, beside=()):
+    """Assert the verdicts on the answers `given`, all in as few worlds as the check has."""
+    given = list(given)
+    lines = verdicts([(check, [*functions, *beside], fails) for _, functions, _, fails in given])
+    wrong = [
+        f"{name}: {part!r} is not in: {line}"
+        for (name, _, part, _), line in zip(given, lines, strict=True)
+        if part not in line or (part == "✓") != line.startswith("✓")
+    ]
+    assert not wrong, "\n".join(wrong)
