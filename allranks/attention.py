@@ -12,7 +12,7 @@ from .collectives import all_to_all_bytes, ring_all_gather_bytes
 from .inputs import multiple, one_of, quantity, whole
 
 SPLITS = ("contiguous", "zigzag")
-DOCUMENT_SPLITS = (*SPLITS, "documents")
+DOCUMENT_SPLITS = ("contiguous", "zigzag", "documents")
 
 
 def spans(sequence, context_parallel, split, rank):
@@ -231,4 +231,5 @@ def _met(queries, keys):
     keys_of = {}
     for document, first, end in keys:
         keys_of.setdefault(document, []).append((first, end))
-    return sum(pairs(span, key, True) for document, *span in queries for key in keys_of.get(document, ()))
+    met = [(first, end, key) for document, first, end in queries for key in keys_of.get(document, ())]
+    return sum(pairs((first, end), key, True) for first, end, key in met)
