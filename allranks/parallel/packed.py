@@ -1,9 +1,9 @@
 """How do ranks share the attention of a sequence that is packed of several documents?
 
 A query meets only earlier keys of its own document. A rank's tokens are cut where documents end, into spans
-(document, first, one after the last). A span of queries meets a span of keys fully, along the diagonal, or not
-at all, because the spans of two ranks never overlap; so no tile needs a mask of its own. A layout lists the
-spans of each rank, which hold equally many tokens; `attention.document_spans` gives three such layouts.
+(document, first, one after the last). A span of queries meets a span of keys fully, along the diagonal, or
+not at all, because the spans of two ranks never overlap; so no tile needs a mask of its own. A layout lists
+the spans of each rank, which hold equally many tokens; `attention.document_spans` gives three such layouts.
 """
 
 import torch
