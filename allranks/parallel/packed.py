@@ -32,6 +32,19 @@ def mask(lengths):
     return (number[:, None] == number) & torch.ones(len(number), len(number), dtype=torch.bool).tril()
 
 
+def packed_logits(model, batch, allowed):
+    """Logits of the running model in one process, whose queries meet the keys that `allowed` says."""
+    tokens, _, positions = (t[None] for t in batch)
+
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+
+    x = model.token(tokens) + model.position(positions)
+    for layer in model.layers:
+        x = layer_forward(layer, x, attention)
+    return model.head(model.norm(x))[0]
+
+
 def take(t, dim, spans):
     """Return the tokens of `spans` from `t`, which lie along `dim`."""
     return torch.cat([t.narrow(dim, first, end - first) for _, first, end in spans], dim)
@@ -130,13 +143,13 @@ def hybrid_attention(q, k, v, layout, heads, ring):
     return Swap.apply(packed_attention(q, k, v, layout, ring), 2, 1, heads)
 
 
-def packed_loss(model, packed, layout, group=None):
+def packed_loss(model, batch, layout, group=None):
     """This rank's share of the mean loss of all tokens that count; the sum of all ranks' shares is the loss.
 
-    packed: what `pack` returns, the same on all ranks.
+    batch: what `pack` returns, the same on all ranks.
     """
     own = layout[dist.get_rank(group)]
-    tokens, targets, positions = (take(t, 0, own)[None] for t in packed)
+    tokens, targets, positions = (take(t, 0, own)[None] for t in batch)
     x = model.token(tokens) + model.position(positions)
     for layer in model.layers:
         x = layer_forward(layer, x, lambda q, k, v: packed_attention(q, k, v, layout, group))

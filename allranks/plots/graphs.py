@@ -144,8 +144,8 @@ def cuts(panels):
     plt.show()
 
 
-def owned(panels):
-    """Draw who computes what; `panels` maps a label to a matrix of ranks, with nan where nobody computes."""
+def owned(panels, of="rank"):
+    """Draw whose each pair is; `panels` maps a label to a matrix of numbers (`of` what), nan for nobody's."""
     figure, axes = plt.subplots(1, len(panels), figsize=(2.1 * len(panels), 2.4), squeeze=False)
     ranks = sorted(
         {int(rank) for matrix in panels.values() for row in matrix for rank in row if rank == rank}
@@ -156,7 +156,7 @@ def owned(panels):
         place.set(xticks=[], yticks=[], xlabel="keys", ylabel="queries")
         place.set_title(label, fontsize=9)
     patches = [plt.Rectangle((0, 0), 1, 1, facecolor=f"C{rank % 10}") for rank in ranks]
-    names = [f"rank {rank}" for rank in ranks]
+    names = [f"{of} {rank}" for rank in ranks]
     figure.legend(patches, names, loc="lower center", ncols=len(ranks), frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     plt.show()

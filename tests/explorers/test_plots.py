@@ -325,3 +325,5 @@ def test_a_matrix_shows_who_computes_what_and_nothing_where_nobody_does():
     assert one.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
     assert len({tuple(one.images[0].to_rgba(rank)) for rank in (0, 1, 2)}) == 3
     assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["rank 0", "rank 1", "rank 2"]
+    plots.owned({"one": [[3.0]]}, of="document")
+    assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["document 3"]

@@ -127,6 +127,17 @@ def model_and_documents():
     return GPT(layers=2), [tokens[:length] for tokens, length in zip(digits(), LENGTHS)]
 
 
+def test_a_model_gives_each_document_what_it_gets_alone_and_a_causal_mask_does_not():
+    model, documents = model_and_documents()
+    batch, causal = packed.pack(documents), torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool).tril()
+    with torch.no_grad():
+        right = torch.cat([model(each[None])[0] for each in documents])
+        torch.testing.assert_close(packed.packed_logits(model, batch, packed.mask(LENGTHS)), right)
+        leaky = packed.packed_logits(model, batch, causal)
+    torch.testing.assert_close(leaky[: LENGTHS[0]], right[: LENGTHS[0]])
+    assert ((leaky - right)[LENGTHS[0] :].abs().amax(-1) > 1e-4).all()
+
+
 @pytest.mark.parametrize("split", attention.DOCUMENT_SPLITS)
 def test_the_loss_divided_by_tokens_and_its_gradients_are_those_of_the_documents_alone(split):
     model, documents = model_and_documents()
