@@ -34,6 +34,46 @@ class Link:
         return start, time.perf_counter()
 
 
+class Wire:
+    """A link that carries one message after another, each for `seconds`; `events` says who waited when.
+
+    Nothing computes while it carries: a message's arrival is known when it starts, and `finish` sleeps until
+    then. So it takes no processor from what runs beside it.
+    """
+
+    def __init__(self, seconds, events=None):
+        self.seconds, self.free = seconds, 0.0
+        self.events = [] if events is None else events
+
+    def behind(self, start):
+        """Return `start`, of `parallel.overlap`, with its message on this link."""
+
+        def begin(t, group=None):
+            finish = start(t, group)
+            self.free = arrival = max(self.free, time.perf_counter()) + self.seconds
+
+            def end():
+                self.events.append("wait")
+                received = finish()
+                time.sleep(max(0, arrival - time.perf_counter()))
+                return received
+
+            return end
+
+        return begin
+
+
+def fastest(run, steps=STEPS):
+    """Return the seconds of the fastest of `steps` calls of `run`, after one that is not counted."""
+    found = []
+    for _ in range(steps + 1):
+        dist.barrier()
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return min(found[1:])
+
+
 def reducer(link):
     """The class `DDP` with each bucket on `link`; a bucket's `times` are full, start, arrival."""
 
