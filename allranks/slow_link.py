@@ -35,27 +35,30 @@ class Link:
 
 
 class Wire:
-    """A link that carries one message after another, each for `seconds`; `events` says who waited when.
+    """A link that carries one message after another, each for `seconds`.
 
-    Nothing computes while it carries: a message's arrival is known when it starts, and `finish` sleeps until
-    then. So it takes no processor from what runs beside it.
+    `events` gets a "wait" for each message, `waited` the seconds that the rank waited for them in all: what
+    was exposed. A message's arrival is known when it starts, and `finish` sleeps until then, so that the link
+    takes no processor from what runs beside it.
     """
 
     def __init__(self, seconds, events=None):
-        self.seconds, self.free = seconds, 0.0
+        self.seconds, self.free, self.waited = seconds, 0.0, 0.0
         self.events = [] if events is None else events
 
     def behind(self, start):
         """Return `start`, of `parallel.overlap`, with its message on this link."""
 
         def begin(t, group=None):
-            finish = start(t, group)
             self.free = arrival = max(self.free, time.perf_counter()) + self.seconds
+            finish = start(t, group)
 
             def end():
                 self.events.append("wait")
+                begun = time.perf_counter()
                 received = finish()
                 time.sleep(max(0, arrival - time.perf_counter()))
+                self.waited += time.perf_counter() - begun
                 return received
 
             return end
@@ -63,15 +66,38 @@ class Wire:
         return begin
 
 
+def at_once(start):
+    """Return `start` that waits for its message at once: nothing runs beside it."""
+
+    def begin(t, group=None):
+        result = start(t, group)()
+        return lambda: result
+
+    return begin
+
+
+def exposed(run, seconds, start, steps=STEPS):
+    """Return the seconds that `run(start)` waits for its messages, each `seconds` long, in the fastest of `steps`.
+
+    One step before these is not counted.
+    """
+    found = []
+    for _ in range(steps + 1):
+        wire = Wire(seconds)
+        took = fastest(lambda: run(wire.behind(start)), 0)  # noqa: B023
+        found.append((took, wire.waited))
+    return min(found[1:])[1]
+
+
 def fastest(run, steps=STEPS):
-    """Return the seconds of the fastest of `steps` calls of `run`, after one that is not counted."""
+    """Return the seconds of the fastest of `steps` calls of `run`, after one more; of that one with 0."""
     found = []
     for _ in range(steps + 1):
         dist.barrier()
-        start = time.perf_counter()
+        begun = time.perf_counter()
         run()
-        found.append(time.perf_counter() - start)
-    return min(found[1:])
+        found.append(time.perf_counter() - begun)
+    return min(found[1:] or found)
 
 
 def reducer(link):
