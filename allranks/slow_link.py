@@ -50,8 +50,8 @@ class Wire:
         """Return `start`, of `parallel.overlap`, with its message on this link."""
 
         def begin(t, group=None):
-            self.free = arrival = max(self.free, time.perf_counter()) + self.seconds
             finish = start(t, group)
+            self.free = arrival = max(self.free, time.perf_counter()) + self.seconds
 
             def end():
                 self.events.append("wait")
@@ -77,9 +77,9 @@ def at_once(start):
 
 
 def exposed(run, seconds, start, steps=STEPS):
-    """Return the seconds that `run(start)` waits for its messages, each `seconds` long, in the fastest of `steps`.
+    """Return the seconds that `run(start)` waits for its messages, in the fastest of `steps`.
 
-    One step before these is not counted.
+    Each message is `seconds` long. One step before these is not counted.
     """
     found = []
     for _ in range(steps + 1):
