@@ -9,7 +9,9 @@ from collections import OrderedDict, namedtuple
 from .. import hardware, plan, schedules, topology, transformer
 from ..claims import find, printed
 
-FIELDS = "year accelerator devices model visited tokens hours stated layout axes links recipe why failures"
+FIELDS = (
+    "year accelerator devices model visited tokens hours stated pace layout axes links recipe why failures"
+)
 
 
 class Case(namedtuple("Case", FIELDS)):
@@ -17,9 +19,10 @@ class Case(namedtuple("Case", FIELDS)):
 
     year: of the publication. accelerator: in `hardware.ACCELERATORS`. devices, visited (parameters that a
     token visits), tokens, stated (the MFU), failures: entries of the ledger; hours: pairs (devices, hours) of
-    entries, where "1" are hours of all devices together. model: a `Transformer`, layout: a `plan.Layout`,
-    if the planner knows such ones. axes: the product in words. links: inside a node and between nodes. recipe:
-    options of the planner. why: in a few words.
+    entries, where "1" are hours of all devices together. pace: an entry, and tokens a second of the whole
+    machine for each of what it prints. model: a `Transformer`, layout: a `plan.Layout`,
+    if it is dense and printed. axes: the product in words. links: inside a node and between nodes. recipe:
+    options of the planner. why: they chose it, in a few words.
     """
 
 
@@ -36,90 +39,116 @@ OLD = {"sequence_parallel": False, "overlap": 0.0, "recipe": "copied-20"}
 NEW = {"dropout": False, "fused": True}
 
 
-def layout(**sizes):
-    return plan.layout(**sizes)
+def run(year, accelerator, axes, why=None, links=None, recipe=None, **known):
+    """The `Case` with what is known of it; the rest is None."""
+    fields = dict.fromkeys(Case._fields)
+    fields.update(year=year, accelerator=accelerator, axes=axes, why=why, links=links, recipe=recipe or {})
+    return Case(**{**fields, **known})
 
 
-CASES = OrderedDict(
-    [
-        (
-            "GShard 600B",
-            Case(
-                2020, "tpu-v3", "gshard-cores", None, None, None, None, None, None, "experts 2048, dp 2048",
-                None, {}, "one expert of each layer on each core", None,
-            ),
-        ),
-        (
-            "Megatron-Turing 530B",
-            Case(
-                2022, "a100-80gb", None, transformer.PRESETS["mt-nlg-530b"], None, "mtnlg-tokens", None,
-                "palm-table3-mtnlg",
-                layout(tp=8, pp=35, dp=8, microbatches=240, zero_stage=0, recomputation="full"),
-                "tp 8 · pp 35 · dp 8", ("nvlink-3", "infiniband-hdr"), OLD,
-                "tp stops at the node; 35 divides 105 layers", None,
-            ),
-        ),
-        (
-            "PaLM 540B",
-            Case(
-                2022, "tpu-v4", "palm-chips", None, "palm-parameters", "palm-tokens",
-                (("palm-chips", "palm-hours-two-pods"), ("palm-pod", "palm-hours-one-pod")), "palm-mfu", None,
-                "tp 12 · fsdp 256 · dp 2", None, {}, "a torus needs no pipeline", "palm-skips",
-            ),
-        ),
-        (
-            "BLOOM 176B",
-            Case(
-                2022, "a100-80gb", "bloom-gpus", BLOOM, "bloom-parameters", "bloom-tokens",
-                (("1", "bloom-hours"),), "bloom-tflops",
-                layout(tp=4, pp=12, dp=8, microbatch=2, microbatches=128, zero_stage=1, recomputation="full"),
-                "tp 4 · pp 12 · dp 8", ("nvlink-3", "ethernet-100"), OLD,
-                "the fastest of those tried; ZeRO-1 needs dp", "bloom-failures",
-            ),
-        ),
-        (
-            "Llama 3 405B",
-            Case(
-                2024, "h100", "llama3-table4-gpus-16384-gpus-gpus", transformer.PRESETS["llama3-405b"],
-                "llama3-405b-parameters", "llama3-tokens", (("1", "llama3-hours"),),
-                "llama3-table4-mfu-16384-gpus-mfu",
-                layout(tp=8, pp=16, dp=128, microbatches=16, zero_stage=2, chunks=8),
-                "tp 8 · pp 16 · dp 128", ("nvlink-4", "roce-400"), dict(NEW, order=plan.LLAMA_ORDER),
-                "tp in a node, pieces of one layer", "llama3-unexpected",
-            ),
-        ),
-        (
-            "DeepSeek-V3",
-            Case(
-                2024, "h100", "deepseek-gpus", None, "deepseek-active", "deepseek-tokens",
-                (("1", "deepseek-hours"),), "deepseek-mfu", None, "pp 16 · dp 128 · ep 64", None, {},
-                "no tp: slow NVLink, narrow experts", None,
-            ),
-        ),
-        (
-            "OLMo 2 13B",
-            Case(
-                2025, "h100", None, OLMO2, "olmo2-parameters", "olmo2-tokens", None, None, None, "not printed",
-                None, {}, "", None,
-            ),
-        ),
-        (
-            "SmolLM3 3B",
-            Case(
-                2025, "h100", "smollm3-gpus", SMOLLM3, None, "smollm3-tokens", (("1", "smollm3-hours"),),
-                "smollm3-mfu", layout(tp=2, dp=192, microbatch=3, zero_stage=1), "tp 2 · dp 192",
-                ("nvlink-4", "infiniband-ndr"), NEW, "they say memory; and 384 does not divide 576", None,
-            ),
-        ),
-        (
-            "Kimi K2",
-            Case(
-                2025, "h100", "kimi-gpus", None, "kimi-active", "kimi-tokens", None, None, None,
-                "pp 16 · ep 16 (× dp)", None, {}, "runs on any multiple of 256 GPUs", None,
-            ),
-        ),
-    ]
-)  # fmt: skip
+CASES = OrderedDict()
+CASES["GShard 600B"] = run(
+    2020, "tpu-v3", "ep 2048 · dp 2048", "one expert of each layer on each core", devices="gshard-cores"
+)
+CASES["Megatron-Turing 530B"] = run(
+    2022,
+    "a100-80gb",
+    "tp 8 · pp 35 · dp 8",
+    "matrices stop at the node; 35 divides the 105 layers",
+    ("nvlink-3", "infiniband-hdr"),
+    OLD,
+    devices="mtnlg-gpus",
+    model=transformer.PRESETS["mt-nlg-530b"],
+    tokens="mtnlg-tokens",
+    stated="palm-table3-mtnlg",
+    layout=plan.layout(tp=8, pp=35, dp=8, microbatches=240, zero_stage=0, recomputation="full"),
+)
+CASES["PaLM 540B"] = run(
+    2022,
+    "tpu-v4",
+    "tp 12 · fsdp 256 · dp 2",
+    "a torus is fast enough for weights: no pipeline, no bubble",
+    devices="palm-chips",
+    visited="palm-parameters",
+    tokens="palm-tokens",
+    hours=(("palm-chips", "palm-hours-two-pods"), ("palm-pod", "palm-hours-one-pod")),
+    stated="palm-mfu",
+    pace=("palm-tokens-a-second", 1),
+    failures="palm-skips",
+)
+CASES["BLOOM 176B"] = run(
+    2022,
+    "a100-80gb",
+    "tp 4 · pp 12 · dp 8",
+    "the fastest of dozens that were tried",
+    ("nvlink-3", "ethernet-100"),
+    OLD,
+    devices="bloom-gpus",
+    model=BLOOM,
+    tokens="bloom-tokens",
+    hours=(("1", "bloom-hours"),),
+    stated="bloom-tflops",
+    pace=("bloom-seconds", None),
+    layout=plan.layout(tp=4, pp=12, dp=8, microbatch=2, microbatches=128, zero_stage=1, recomputation="full"),
+    failures="bloom-failures",
+)
+CASES["Llama 3 405B"] = run(
+    2024,
+    "h100",
+    "tp 8 · pp 16 · dp 128",
+    "matrices stop at the node; pieces of one layer",
+    ("nvlink-4", "roce-400"),
+    dict(NEW, order=plan.LLAMA_ORDER),
+    devices="llama3-table4-gpus-16384-gpus-gpus",
+    model=transformer.PRESETS["llama3-405b"],
+    tokens="llama3-tokens",
+    hours=(("1", "llama3-hours"),),
+    stated="llama3-table4-mfu-16384-gpus-mfu",
+    pace=("llama3-table4-tflops-16384-gpus-tflops", None),
+    layout=plan.layout(tp=8, pp=16, dp=128, microbatches=16, zero_stage=2, chunks=8),
+    failures="llama3-unexpected",
+)
+CASES["DeepSeek-V3"] = run(
+    2024,
+    "h100",
+    "pp 16 · dp 128 · ep 64",
+    "narrow experts on GPUs with slow NVLink: no tensor parallelism",
+    devices="deepseek-gpus",
+    visited="deepseek-active",
+    tokens="deepseek-tokens",
+    hours=(("1", "deepseek-hours"),),
+    stated="deepseek-mfu",
+    pace=("deepseek-tokens-a-day", 1 / 86_400),
+    failures="deepseek-rollbacks",
+)
+CASES["OLMo 2 13B"] = run(
+    2025, "h100", "not printed", model=OLMO2, visited="olmo2-parameters", tokens="olmo2-tokens"
+)
+CASES["SmolLM3 3B"] = run(
+    2025,
+    "h100",
+    "tp 2 · dp 192",
+    "memory, say the authors; and 384 does not divide 576 sequences",
+    ("nvlink-4", "infiniband-ndr"),
+    NEW,
+    devices="smollm3-gpus",
+    model=SMOLLM3,
+    tokens="smollm3-tokens",
+    hours=(("1", "smollm3-hours"),),
+    stated="smollm3-mfu",
+    pace=("smollm3-tokens-a-second", 384),
+    layout=plan.layout(tp=2, dp=192, microbatch=3, zero_stage=1),
+    failures="smollm3-restart",
+)
+CASES["Kimi K2"] = run(
+    2025,
+    "h100",
+    "pp 16 · ep 16",
+    "one layout for every multiple of 256 GPUs",
+    devices="kimi-gpus",
+    visited="kimi-active",
+    tokens="kimi-tokens",
+)
 
 
 def parameters(case):
@@ -145,7 +174,7 @@ def peak(case):
 
 
 def whole_run(case):
-    """6ND over what the accelerators could have computed in all their hours; None if hours are not printed."""
+    """6ND over what the accelerators could have computed in all their hours; None without hours."""
     return hours(case) and flops(case) / (3600 * hours(case) * peak(case))
 
 
@@ -158,6 +187,41 @@ def stated(case):
         return value
     share = transformer.step_flops(case.model) / transformer.step_flops(case.model, 1, "full")
     return value * 1e12 / peak(case) * share
+
+
+def pace(case):
+    """Tokens a second of the whole machine while it trains; None if the source prints nothing to tell.
+
+    From tokens a second where these are printed; else from seconds of a step, or from FLOP/s of a GPU, which
+    count attention.
+    """
+    if case.pace is None:
+        return None
+    id, times = case.pace
+    if times is not None:
+        return times * number(id)
+    tokens = case.layout.batch * case.model.sequence
+    if find(id).unit == "s":
+        return tokens / number(id)
+    return (
+        number(id)
+        * 1e12
+        * case.layout.devices
+        * tokens
+        / transformer.step_flops(case.model, case.layout.batch)
+    )
+
+
+def at_pace(case):
+    """6ND a second over the peak of all devices, at `pace`; None without one."""
+    if case.pace is None:
+        return None
+    return transformer.training_flops(parameters(case), pace(case)) / (number(case.devices) * peak(case))
+
+
+def time_share(case):
+    """The share of all hours that the tokens take at `pace`; None without one."""
+    return at_pace(case) and whole_run(case) / at_pace(case)
 
 
 def options(case):
@@ -181,7 +245,7 @@ def bubble(case):
 
 
 def sent(case):
-    """Bytes that a rank sends in a step, as (inside its node, between nodes): tp is inside, the rest between."""
+    """Bytes that a rank sends in a step: along tp, which is inside its node, and along all other axes."""
     a = case.layout
     split = case.recipe.get("sequence_parallel", True) and a.tp > 1
     sizes = {"tp": a.tp, "cp": a.cp, "pp": a.pp, "dp": a.dp}
@@ -194,7 +258,7 @@ def sent(case):
 
 
 def place(case, found):
-    """The place of their sizes among the meshes of `found`, a list of `Plan`, fastest first; None if absent."""
+    """The place of their mesh among those of `found`, a list of `Plan`, fastest first; None if absent."""
     meshes = list(dict.fromkeys(tuple(each.layout[:4]) for each in found))
     mine = tuple(case.layout[:4])
     return meshes.index(mine) + 1 if mine in meshes else None
