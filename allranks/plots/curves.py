@@ -164,7 +164,7 @@ def percentages(x, curves, xlabel, ylabel, dots=None):
 
 
 def gaps(rows, names, xlabel="year", ylabel="MFU (%)"):
-    """Draw the gap between two numbers for each of `rows`, a label to (x, above, below); `names`: of the two."""
+    """Draw two numbers and their gap for each of `rows`, label to (x, above, below); `names`: of the two."""
     plt.figure(figsize=(6, 3.2))
     for x, above, below in rows.values():
         plt.plot((x, x), (above, below), "-", color="gray", linewidth=1)
@@ -173,6 +173,8 @@ def gaps(rows, names, xlabel="year", ylabel="MFU (%)"):
         plt.plot(*zip(*points, strict=True), marker, label=name)
     for label, (x, above, _) in rows.items():
         plt.annotate(label, (x, above), (4, 3), textcoords="offset points", fontsize=8)
+    first, last = (round(pick(row[0] for row in rows.values())) for pick in (min, max))
+    plt.xticks(range(first, last + 1))
     plt.margins(x=0.16, y=0.12)
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)

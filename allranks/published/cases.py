@@ -10,15 +10,15 @@ from .. import hardware, plan, schedules, topology, transformer
 from ..claims import find, printed
 
 FIELDS = (
-    "year accelerator devices model visited tokens hours stated pace layout axes links recipe why failures"
+    "date accelerator devices model visited tokens hours stated pace layout axes links recipe why failures"
 )
 
 
 class Case(namedtuple("Case", FIELDS)):
     """One training run.
 
-    year: of the publication. accelerator: in `hardware.ACCELERATORS`. devices, visited (parameters that a
-    token visits), tokens, stated (the MFU), failures: entries of the ledger; hours: pairs (devices, hours) of
+    date: (year, month) of the publication. accelerator: in `hardware.ACCELERATORS`. devices, visited
+    (parameters of a token), tokens, stated (the MFU), failures: entries of the ledger; hours: pairs (devices, hours) of
     entries, where "1" are hours of all devices together. pace: an entry, and tokens a second of the whole
     machine for each of what it prints. model: a `Transformer`, layout: a `plan.Layout`,
     if it is dense and printed. axes: the product in words. links: inside a node and between nodes. recipe:
@@ -39,19 +39,19 @@ OLD = {"sequence_parallel": False, "overlap": 0.0, "recipe": "copied-20"}
 NEW = {"dropout": False, "fused": True}
 
 
-def run(year, accelerator, axes, why=None, links=None, recipe=None, **known):
+def run(date, accelerator, axes, why=None, links=None, recipe=None, **known):
     """The `Case` with what is known of it; the rest is None."""
     fields = dict.fromkeys(Case._fields)
-    fields.update(year=year, accelerator=accelerator, axes=axes, why=why, links=links, recipe=recipe or {})
+    fields.update(date=date, accelerator=accelerator, axes=axes, why=why, links=links, recipe=recipe or {})
     return Case(**{**fields, **known})
 
 
 CASES = OrderedDict()
 CASES["GShard 600B"] = run(
-    2020, "tpu-v3", "ep 2048 · dp 2048", "one expert of each layer on each core", devices="gshard-cores"
+    (2020, 6), "tpu-v3", "ep 2048 · dp 2048", "one expert of each layer on each core", devices="gshard-cores"
 )
 CASES["Megatron-Turing 530B"] = run(
-    2022,
+    (2022, 1),
     "a100-80gb",
     "tp 8 · pp 35 · dp 8",
     "matrices stop at the node; 35 divides the 105 layers",
@@ -64,7 +64,7 @@ CASES["Megatron-Turing 530B"] = run(
     layout=plan.layout(tp=8, pp=35, dp=8, microbatches=240, zero_stage=0, recomputation="full"),
 )
 CASES["PaLM 540B"] = run(
-    2022,
+    (2022, 4),
     "tpu-v4",
     "tp 12 · fsdp 256 · dp 2",
     "a torus is fast enough for weights: no pipeline, no bubble",
@@ -77,7 +77,7 @@ CASES["PaLM 540B"] = run(
     failures="palm-skips",
 )
 CASES["BLOOM 176B"] = run(
-    2022,
+    (2022, 11),
     "a100-80gb",
     "tp 4 · pp 12 · dp 8",
     "the fastest of dozens that were tried",
@@ -93,7 +93,7 @@ CASES["BLOOM 176B"] = run(
     failures="bloom-failures",
 )
 CASES["Llama 3 405B"] = run(
-    2024,
+    (2024, 7),
     "h100",
     "tp 8 · pp 16 · dp 128",
     "matrices stop at the node; pieces of one layer",
@@ -109,7 +109,7 @@ CASES["Llama 3 405B"] = run(
     failures="llama3-unexpected",
 )
 CASES["DeepSeek-V3"] = run(
-    2024,
+    (2024, 12),
     "h100",
     "pp 16 · dp 128 · ep 64",
     "narrow experts on GPUs with slow NVLink: no tensor parallelism",
@@ -122,10 +122,10 @@ CASES["DeepSeek-V3"] = run(
     failures="deepseek-rollbacks",
 )
 CASES["OLMo 2 13B"] = run(
-    2025, "h100", "not printed", model=OLMO2, visited="olmo2-parameters", tokens="olmo2-tokens"
+    (2025, 1), "h100", "not printed", model=OLMO2, visited="olmo2-parameters", tokens="olmo2-tokens"
 )
 CASES["SmolLM3 3B"] = run(
-    2025,
+    (2025, 7),
     "h100",
     "tp 2 · dp 192",
     "memory, say the authors; and 384 does not divide 576 sequences",
@@ -141,7 +141,7 @@ CASES["SmolLM3 3B"] = run(
     failures="smollm3-restart",
 )
 CASES["Kimi K2"] = run(
-    2025,
+    (2025, 7),
     "h100",
     "pp 16 · ep 16",
     "one layout for every multiple of 256 GPUs",
