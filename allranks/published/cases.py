@@ -18,9 +18,9 @@ class Case(namedtuple("Case", FIELDS)):
     """One training run.
 
     date: (year, month) of the publication. accelerator: in `hardware.ACCELERATORS`. devices, visited
-    (parameters of a token), tokens, stated (the MFU), failures: entries of the ledger; hours: pairs
-    (devices, hours) of entries, where "1" are hours of all devices together. pace: an entry, and tokens a second of the whole
-    machine for each of what it prints. model: a `Transformer`, layout: a `plan.Layout`,
+    (parameters of a token), tokens, stated (the MFU), failures: entries of the ledger. hours: pairs
+    (devices, hours) of entries, where "1" are hours of all devices together. pace: an entry, and tokens a
+    second of the whole machine for each of what it prints. model: a `Transformer`, layout: a `plan.Layout`,
     if it is dense and printed. axes: the product in words. links: inside a node and between nodes. recipe:
     options of the planner. why: they chose it, in a few words.
     """
