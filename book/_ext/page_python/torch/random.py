@@ -1,4 +1,4 @@
-"""Random numbers as torch draws them on a CPU: the same generator, and the same way from its words to numbers."""
+"""Random numbers as torch draws them on a CPU: the same generator, and the same numbers of its words."""
 
 import math
 

@@ -1,7 +1,5 @@
 """Functions of a network that a page can compute, forwards only: there is no autograd."""
 
-import torch
-
 
 def relu(x):
     """The larger of x and 0."""
@@ -35,4 +33,4 @@ def mse_loss(x, target):
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    raise AttributeError(f"the page has no torch.nn.functional.{name}; open the notebook for the real {torch.__name__}")
+    raise AttributeError(f"the page has no torch.nn.functional.{name}; open the notebook for the real torch")
