@@ -162,10 +162,8 @@ def arrivals():
 def test_nothing_of_a_hostile_program_arrives_at_a_server(visit, arrivals):
     host, seen = arrivals
     for what, reach in REACHING.items():
-        source = (
-            f"import js\ntry:\n    {reach.replace('HOST', host)}\nexcept Exception:\n    pass\nprint('tried')"
-        )
-        assert run(visit.page, "swap", source)[0] == "tried\n", what
+        tried = f"try:\n    {reach.replace('HOST', host)}\nexcept Exception:\n    pass"
+        assert run(visit.page, "swap", f"import js\n{tried}\nprint('tried')")[0] == "tried\n", what
     visit.page.wait_for_timeout(500)
     assert not seen
     with socket.create_connection(host.split(":")):  # it would have been seen
@@ -176,11 +174,8 @@ def test_nothing_of_a_hostile_program_arrives_at_a_server(visit, arrivals):
 
 def test_a_database_and_a_cache_stay_closed(visit):
     for name in ("indexedDB.open('x')", "caches.open('x')"):
-        source = f"import js\ntry:\n    js.{name}\n    print('open')\nexcept Exception:\n    print('closed')"
-        assert run(visit.page, "swap", source)[0] in (
-            "closed\n",
-            "open\n",
-        )  # a promise or a request may exist
+        tried = f"try:\n    js.{name}\nexcept Exception:\n    pass"
+        assert run(visit.page, "swap", f"import js\n{tried}\nprint('tried')")[0] == "tried\n"
     assert visit.page.evaluate("indexedDB.databases().then((all) => all.length)") == 0
     assert visit.page.evaluate("caches.keys().then((all) => all.length)") == 0
 

@@ -281,9 +281,8 @@ launch(draw, x, world_size=2)
 
 
 def test_zip_is_strict_where_it_should_be(ask):
-    told = ask(
-        **program("print(list(zip([1, 2], 'ab', strict=True)))\nprint(list(zip([1], 'ab', strict=True)))")
-    )
+    both = "print(list(zip([1, 2], 'ab', strict=True)))\nprint(list(zip([1], 'ab', strict=True)))"
+    told = ask(**program(both))
     assert told["printed"] == "[(1, 'a'), (2, 'b')]\n"
     assert told["exception"].startswith("ValueError: the arguments of zip")
 

@@ -185,7 +185,7 @@ def test_functions_of_a_network_give_the_same(page_torch):
     agree(ours.layer_norm(x, (6,)), theirs.layer_norm(y, (6,)), "layer_norm")
     agree(ours.mse_loss(x, x + 1), theirs.mse_loss(y, y + 1), "mse_loss")
     with pytest.raises(AttributeError, match="open the notebook for the real torch"):
-        ours.gelu
+        eval("ours.gelu", {"ours": ours})
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_it_refuses_the_same(page_torch, wrong):
 
 
 @pytest.mark.parametrize(
-    "lacking", ["torch.nn", "torch.zeros(1).backward", "torch.distributed.monitored_barrier"]
+    "lacking", ["torch.optim", "torch.zeros(1).backward", "torch.distributed.monitored_barrier"]
 )
 def test_it_says_what_it_lacks(page_torch, lacking):
     with pytest.raises(AttributeError, match=r"^the page.*; open the notebook for the real"):
