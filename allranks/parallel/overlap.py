@@ -3,7 +3,7 @@
 A column-parallel layer sums its input's gradient while it computes its weight's (Megatron-Core,
 `LinearWithGradAccumulationAndAsyncCommunication`). A product that needs the communication is cut into as many
 as there are ranks, so that each piece travels beside another's product (Wang et al. 2023). What starts a
-communication returns a function that waits for it: `start` may be replaced, by an emulated link for example.
+communication returns a function that waits for it; `noted` writes each wait into a list of events.
 """
 
 import torch
@@ -42,6 +42,21 @@ def start_shift(t, group=None):
         return received
 
     return finish
+
+
+def noted(start, events):
+    """Return `start`, whose every message appends "wait" to `events` when it is waited for."""
+
+    def begin(t, group=None):
+        finish = start(t, group)
+
+        def end():
+            events.append("wait")
+            return finish()
+
+        return end
+
+    return begin
 
 
 class SumBesideProduct(torch.autograd.Function):

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import linear as whole_linear
 
-from allranks import launch, slow_link
+from allranks import launch
 from allranks.parallel import overlap, tensor
 from allranks.trace import trace
 
@@ -20,8 +20,7 @@ def beside():
     x, weight, dy = layer()
     part = weight.chunk(ranks)[rank].clone().requires_grad_()
     with trace() as counted:
-        wire = slow_link.Wire(0.0, counted.events)
-        y = overlap.linear(x, part, start=wire.behind(overlap.start_sum))
+        y = overlap.linear(x, part, start=overlap.noted(overlap.start_sum, counted.events))
         y.backward(dy.chunk(ranks, -1)[rank])
     return y.detach(), x.grad, part.grad, counted.events, counted.sent
 
@@ -51,8 +50,7 @@ def chunked(tokens):
     events, results = [], []
     for function, weight in ((overlap.gather_product, up), (overlap.product_scatter, down)):
         with trace() as counted:
-            wire = slow_link.Wire(0.0, counted.events)
-            x = function(x, weight, start=wire.behind(overlap.start_shift))
+            x = function(x, weight, start=overlap.noted(overlap.start_shift, counted.events))
         results.append(x)
         events.append(counted.events)
     return results, events
