@@ -1,8 +1,8 @@
 """How many copies of its tokens does a rank send inside its node and between nodes, to reach their experts?
 
 The model: `ranks` ranks in nodes of `per_node`, experts spread over them in equal parts, in order. Flat: a
-copy for each choice goes straight to the expert's rank. Hierarchical (DeepSeek-V3, section 3.2.2): one copy for
-each other node that a token visits goes to the rank with the same place there, which sends one on to each
+copy for each choice goes straight to the expert's rank. Hierarchical (DeepSeek-V3, section 3.2.2): one copy
+for each other node that a token visits goes to the rank with the same place there, which sends one on to each
 other rank of its node that has an expert of the token. Bytes are copies times the bytes of a token.
 """
 
