@@ -5,6 +5,9 @@ Two stages make DeepEP's way: over the ranks with the same place in each node, t
 Outputs return by the same way, added up at each stop (DeepSeek-V3, section 3.2.2).
 """
 
+import math
+from contextlib import contextmanager
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -85,3 +88,30 @@ class Hierarchical(ExpertParallel):
             for group, (_, sent, _) in ((inside, way2), (between, way1))
         )
         return bring_back(y1, way1, len(x), between)
+
+
+@contextmanager
+def sent_by_link(per_node):
+    """What this rank's all-to-alls send to other ranks: bytes inside its node and between nodes, and messages.
+
+    with sent_by_link(2) as sent:
+        mixture(x)
+    sent  # {"inside": 1024, "between": 2048, "messages": 6}
+    """
+    sent = dict.fromkeys(("inside", "between", "messages"), 0)
+    plain, rank = dist.all_to_all_single, dist.get_rank()
+
+    def counting(out, x, received=None, parts=None, group=None):
+        ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
+        row = math.prod(x.shape[1:]) * x.element_size()
+        for to, rows in zip(ranks, parts or [len(x) // len(ranks)] * len(ranks), strict=True):
+            if to != rank:
+                sent["inside" if to // per_node == rank // per_node else "between"] += rows * row
+                sent["messages"] += 1
+        return plain(out, x, received, parts, group=group)
+
+    dist.all_to_all_single = counting
+    try:
+        yield sent
+    finally:
+        dist.all_to_all_single = plain

@@ -5,8 +5,8 @@ import torch
 import torch.distributed as dist
 
 from allranks import dispatchers, launch
-from allranks.parallel.dispatchers import Hierarchical, node_groups
-from allranks.parallel.experts import Mixture, average_gradients
+from allranks.parallel.dispatchers import Hierarchical, node_groups, sent_by_link
+from allranks.parallel.experts import AllToAll, Mixture, average_gradients, exchange
 
 
 def new_mixture(k):
@@ -57,3 +57,19 @@ def test_a_node_is_reached_once_and_flat_sends_a_copy_for_each_choice():
 def test_one_rank_a_node_leaves_nothing_to_fan_out():
     routes = [[(0, 1, 2, 7)] * 3] * 4
     assert [c.inside for c in dispatchers.hierarchical_copies(routes, 8, 4, 1)] == [0] * 4
+
+
+def bytes_on_rank(x):
+    rank, (inside, _) = dist.get_rank(), node_groups(2)
+    with sent_by_link(2) as sent:
+        AllToAll.apply(x.chunk(4)[rank], [1, 2, 3, 4], [1 + rank] * 4, None)
+        exchange(torch.ones(2, dtype=torch.int64), group=inside)
+    return sent, dist.all_to_all_single.__name__
+
+
+def test_bytes_are_counted_on_the_link_that_they_take():
+    ranks = launch(bytes_on_rank, torch.ones(40, 5), world_size=4)
+    rows = [(2, 7), (1, 7), (4, 3), (3, 3)]  # to the other rank of the node, and to the other node
+    for (sent, name), (near, far) in zip(ranks, rows, strict=True):
+        assert sent == {"inside": near * 20 + 8, "between": far * 20, "messages": 4}
+        assert name == "all_to_all_single"
