@@ -92,7 +92,7 @@ class Hierarchical(ExpertParallel):
 
 @contextmanager
 def sent_by_link(per_node):
-    """What this rank's all-to-alls send to other ranks: bytes inside its node and between nodes, and messages.
+    """What this rank's all-to-alls send to others: bytes inside its node and between nodes, and messages.
 
     with sent_by_link(2) as sent:
         mixture(x)
