@@ -5,6 +5,7 @@ import pytest
 from together import verdicts
 
 from allranks import check
+from allranks.check import labs
 
 TASKS = {
     "columns": ["CopyThenSum", "cut_columns", "column"],
@@ -16,17 +17,31 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_right_answers_pass_and_wrong_ones_do_not(task):
-    study = list(answers.of_task("lab_07", task, "model_parallel", TASKS[task]))
-    test = getattr(check.lab_07, task)
-    lines = verdicts([(test, functions, fails) for _, functions, _, fails in study])
+def study(task):
+    """(name, functions, expected part, whether the ranks fail) of every answer to `task`."""
+    return list(answers.of_task("lab_07", task, "model_parallel", TASKS[task]))
+
+
+def assert_lines(cases):
+    """Assert the line of each (task, answer) in `cases`; they share worlds."""
+    tries = [(getattr(check.lab_07, task), functions, fails) for task, (_, functions, _, fails) in cases]
     wrong = [
-        f"{name}: {part!r} is not in: {line}"
-        for (name, _, part, _), line in zip(study, lines, strict=True)
+        f"{task}, {name}: {part!r} is not in: {line}"
+        for (task, (name, _, part, _)), line in zip(cases, verdicts(tries), strict=True)
         if part not in line or (part == "✓") != line.startswith("✓")
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_right_answers_pass_and_telling_ones_get_their_hint():
+    assert_lines([(task, one) for task in TASKS for one in answers.daily(study(task))])
+
+
+@pytest.mark.stamped("labs")
+@pytest.mark.parametrize("task", TASKS)
+def test_the_other_answers_are_judged_right(task, monkeypatch):
+    monkeypatch.setattr(labs, "SECONDS", 6.0)
+    assert_lines([(task, one) for one in answers.nightly(study(task))])
 
 
 @pytest.mark.parametrize("answer", [None, ..., 3])

@@ -1,11 +1,16 @@
 """What do the tasks of the lab share? Ranks under NCCL's rules, pairs of ranks, refusals that name a rank."""
 
+import contextlib
+import itertools
 import random
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from allranks.check.labs import on_ranks as run_on_ranks
+
+_steps = itertools.count()  # of `agreed`, on each rank alike
 
 
 class Refusal(Exception):
@@ -16,6 +21,23 @@ def must(condition, sentence):
     """Raise `Refusal` with this sentence, behind the rank's number, unless the condition holds."""
     if not condition:
         raise Refusal(f"Rank {dist.get_rank()}: {sentence}")
+
+
+@contextlib.contextmanager
+def agreed():
+    """What one rank refuses in this block, all refuse at its end: none waits for one that has gone."""
+    sentence = ""
+    try:
+        yield
+    except Refusal as refusal:
+        sentence = str(refusal)
+    store, step = dist.distributed_c10d._get_default_store(), next(_steps)
+    keys = [f"lab_07 step {step}, rank {rank}" for rank in range(dist.get_world_size())]
+    store.set(keys[dist.get_rank()], sentence)
+    store.wait(keys, timedelta(days=1))  # the deadline is that of the launch
+    said = [store.get(key).decode() for key in keys]
+    if any(said):
+        raise Refusal(next(filter(None, said)))
 
 
 def _heard(test, *args):

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import nn
 
 from allranks.check import exercise
-from allranks.check.lab_07.common import drawn, must, must_be, must_be_cut, on_ranks, pair, part
+from allranks.check.lab_07.common import agreed, drawn, must, must_be, must_be_cut, on_ranks, pair, part
 from allranks.check.labs import groups_used, is_written
 
 BIAS = "The bias counts once: add it after the sum, whole on each rank."
@@ -36,32 +36,40 @@ def _judge(operator, cut, forward, numbers, kind):
     right = whole(right_x)
     right.backward(gradient)
     by_columns = kind == "columns"
-    found = cut(linear, group)
-    must(isinstance(found, nn.Linear), f"cut_{kind} returns {type(found).__name__}; expected an nn.Linear.")
-    must_be_cut(found.weight, part(weight, 0 if by_columns else 1), f"The weight of cut_{kind}")
-    must_be_cut(found.bias, part(bias, 0) if by_columns else bias, f"The bias of cut_{kind}")
+    with agreed():
+        found = cut(linear, group)
+        must(
+            isinstance(found, nn.Linear),
+            f"cut_{kind} returns {type(found).__name__}; expected an nn.Linear.",
+        )
+        must_be_cut(found.weight, part(weight, 0 if by_columns else 1), f"The weight of cut_{kind}")
+        must_be_cut(found.bias, part(bias, 0) if by_columns else bias, f"The bias of cut_{kind}")
     before = len(groups_used())
     mine = (x if by_columns else part(x, -1).clone()).requires_grad_()
     kept = mine.detach().clone()
-    y = forward(found, mine, group)
-    why = "A column-parallel output needs no sum." if by_columns else BIAS
-    must_be(y, part(right, -1).detach() if by_columns else right.detach(), "The output", why)
+    with agreed():
+        y = forward(found, mine, group)
+        _must_use_pairs("Your layer", before)
+        why = "A column-parallel output needs no sum." if by_columns else BIAS
+        must_be(y, part(right, -1).detach() if by_columns else right.detach(), "The output", why)
     down = part(gradient, -1).clone() if by_columns else gradient.clone()
     sent = down.clone()
-    y.backward(down)
-    _must_use_pairs("Your layer", before)
-    why = (
-        "Each rank has a partial sum: f adds them, over `group`, in backward."
-        if by_columns
-        else "g copies in backward: the gradient of the output is whole already."
-    )
-    must(mine.grad is not None, f"x has no gradient; expected one. {why}")
-    must_be(mine.grad, right_x.grad if by_columns else part(right_x.grad, -1), "The gradient of x", why)
-    must_be(found.weight.grad, part(whole.weight.grad, 0 if by_columns else 1), "The gradient of weight", "")
-    bias_gradient = part(whole.bias.grad, 0) if by_columns else whole.bias.grad
-    must_be(found.bias.grad, bias_gradient, "The gradient of bias", "")
-    must(torch.equal(mine.detach(), kept), "x was changed in place; expected it unchanged.")
-    must(torch.equal(down, sent), "the gradient was changed in place; expected a clone to be summed.")
+    with agreed():
+        y.backward(down)
+        _must_use_pairs("Your layer", before)
+        why = (
+            "Each rank has a partial sum: f adds them, over `group`, in backward."
+            if by_columns
+            else "g copies in backward: the gradient of the output is whole already."
+        )
+        must(mine.grad is not None, f"x has no gradient; expected one. {why}")
+        must_be(mine.grad, right_x.grad if by_columns else part(right_x.grad, -1), "The gradient of x", why)
+        whole_weight = part(whole.weight.grad, 0 if by_columns else 1)
+        must_be(found.weight.grad, whole_weight, "The gradient of weight", "")
+        bias_gradient = part(whole.bias.grad, 0) if by_columns else whole.bias.grad
+        must_be(found.bias.grad, bias_gradient, "The gradient of bias", "")
+        must(torch.equal(mine.detach(), kept), "x was changed in place; expected it unchanged.")
+        must(torch.equal(down, sent), "the gradient was changed in place; expected a clone to be summed.")
     _judge_operator(operator, group, kind)
 
 
@@ -72,18 +80,21 @@ def _judge_operator(operator, group, kind):
     gradient = torch.arange(3.0) * (rank + 1)
     kept = gradient.clone()
     first = rank // 2 * 2
-    y = operator.apply(x * 1, group)
     sum_of_x = 2 * torch.arange(3.0) + 2 * first + 1
     name = "CopyThenSum" if kind == "columns" else "SumThenCopy"
-    must_be(y, x.detach() if kind == "columns" else sum_of_x, f"{name}'s output", "")
-    right = torch.arange(3.0) * (2 * first + 3) if kind == "columns" else kept
-    y.backward(gradient)
-    must_be(x.grad, right, f"{name}'s gradient", "")
-    must(torch.equal(gradient, kept), f"{name} changes its gradient in place; expected a clone.")
+    with agreed():
+        y = operator.apply(x * 1, group)
+        must_be(y, x.detach() if kind == "columns" else sum_of_x, f"{name}'s output", "")
+    with agreed():
+        right = torch.arange(3.0) * (2 * first + 3) if kind == "columns" else kept
+        y.backward(gradient)
+        must_be(x.grad, right, f"{name}'s gradient", "")
+        must(torch.equal(gradient, kept), f"{name} changes its gradient in place; expected a clone.")
     plain = torch.arange(3.0) + rank
-    with torch.no_grad():
+    with agreed(), torch.no_grad():
         operator.apply(plain, group)
-    must(torch.equal(plain, torch.arange(3.0) + rank), f"{name} changes x in place; expected a clone.")
+        same = torch.equal(plain, torch.arange(3.0) + rank)
+        must(same, f"{name} changes x in place; expected a clone.")
 
 
 def _numbers():

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from allranks.check import exercise
-from allranks.check.lab_07.common import drawn, must, must_be, on_ranks
+from allranks.check.lab_07.common import agreed, drawn, must, must_be, on_ranks
 from allranks.check.labs import is_written
 
 
@@ -22,38 +22,67 @@ def _right_order(stage, stages, microbatches):
 
 
 def _judge(one_f_one_b, exchange, run, weights, inputs):
-    for stages, microbatches in (1, 3), (3, 2), (4, 7), (4, 4):
-        for stage in range(stages):
-            found = one_f_one_b(stage, stages, microbatches)
-            must(isinstance(found, list | tuple), f"one_f_one_b returns {found!r}; expected a list.")
-            expected = _right_order(stage, stages, microbatches)
-            found = [tuple(one) for one in found]
-            must(
-                found == expected,
-                f"one_f_one_b for stage {stage} of {stages} with {microbatches} micro-batches differs at "
-                f"position {_differs(found, expected)}; expected "
-                f"{' '.join(f'{kind}{k}' for kind, k in expected)}.",
-            )
+    with agreed():
+        for stages, microbatches in (1, 3), (3, 2), (4, 7), (4, 4):
+            for stage in range(stages):
+                _must_be_order(one_f_one_b, stage, stages, microbatches)
     # A stage's number is not its rank: even ranks are one pipeline, odd ranks are another.
     groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     me, stage = dist.get_rank() % 2, dist.get_rank() // 2
+    _judge_exchange(exchange, inputs[0][0], groups[me], stage)
     everything = [w.clone().requires_grad_() for w in weights]
     right = sum(_loss(_layer(_layer(x, everything[0]), everything[1])) for x in inputs[me])
     right.backward()
-    weight = weights[stage].clone().requires_grad_()
+    weight, done = weights[stage].clone().requires_grad_(), []
 
     def compute(k, x):
+        done.append(("F", k))
         y = _layer(inputs[me][k] if x is None else x, weight)
-        return y if stage == 0 else _loss(y)
+        y = y if stage == 0 else _loss(y)
+        y.register_hook(lambda _: done.append(("B", k)))
+        return y
 
-    order = one_f_one_b(stage, 2, len(inputs[me]))
-    loss = run(order, compute, torch.empty_like(inputs[me][0]), groups[me])
-    must(torch.is_tensor(loss), f"run returns {type(loss).__name__}; expected a tensor.")
-    expected = right.detach() if stage == 1 else torch.zeros(())
-    must_be(loss, expected, f"The loss of stage {stage}", "The last stage has it, and the others 0.")
-    must(weight.grad is not None, "the stage's weight has no gradient; expected one.")
-    why = "Each backward takes the gradient that came for its own micro-batch."
-    must_be(weight.grad, everything[stage].grad, f"The gradient of stage {stage}", why)
+    order = _right_order(stage, 2, len(inputs[me]))
+    with agreed():
+        loss = run(list(order), compute, torch.empty_like(inputs[me][0]), groups[me])
+        must(torch.is_tensor(loss), f"run returns {type(loss).__name__}; expected a tensor.")
+        expected = right.detach() if stage == 1 else torch.zeros(())
+        must_be(loss, expected, f"The loss of stage {stage}", "The last stage has it, and the others 0.")
+        must(done == order, f"run has done {_said(done)}; expected the list, {_said(order)}.")
+        must(weight.grad is not None, "the stage's weight has no gradient; expected one.")
+        why = "Each backward takes the gradient that came for its own micro-batch."
+        must_be(weight.grad, everything[stage].grad, f"The gradient of stage {stage}", why)
+
+
+def _must_be_order(one_f_one_b, stage, stages, microbatches):
+    """Refuse another list than that of 1F1B."""
+    found = one_f_one_b(stage, stages, microbatches)
+    must(isinstance(found, list | tuple), f"one_f_one_b returns {found!r}; expected a list.")
+    expected = _right_order(stage, stages, microbatches)
+    found = [tuple(one) if isinstance(one, list | tuple) else one for one in found]
+    must(
+        found == expected,
+        f"one_f_one_b for stage {stage} of {stages} with {microbatches} micro-batches differs at "
+        f"position {_differs(found, expected)}; expected {_said(expected)}.",
+    )
+
+
+def _judge_exchange(exchange, like, group, stage):
+    """Two ranks of a group exchange their numbers at once; then one sends, and then nobody."""
+    for to, source in ([1 - stage] * 2, (1, None) if stage == 0 else (None, 0), (None, None)):
+        mine = torch.full_like(like, dist.get_rank())
+        with agreed():
+            found = exchange(mine if to is not None else None, to, source, like, group)
+            if source is None:
+                must(found is None, f"exchange returns {type(found).__name__}; expected None.")
+            else:
+                peer = dist.get_global_rank(group, source)
+                why = f"Rank {source} of the group is rank {peer} of the world."
+                must_be(found, torch.full_like(like, peer), "What exchange returns", why)
+
+
+def _said(order):
+    return " ".join(f"{kind}{k}" for kind, k in order)
 
 
 def _differs(found, expected):

@@ -6,7 +6,7 @@ import random
 import torch
 
 from allranks.check import exercise, labs
-from allranks.check.lab_07.common import must, must_be, on_ranks
+from allranks.check.lab_07.common import agreed, must, must_be, on_ranks
 from allranks.check.lab_07.linears import columns, rows
 from allranks.check.lab_07.meshes import groups, must_be_groups
 from allranks.check.lab_07.pipelines import pipeline
@@ -28,13 +28,22 @@ def _names(name, stage):
     return f"layers.{int(number) + stage.start}.{rest}"
 
 
-def _judge(answers, model, tokens, sizes, right):
-    cut_layer, through, groups_of, norm_of, gradients = answers
+def _judge(answers, model, tokens, layouts, right):
+    for sizes in layouts:
+        with agreed():
+            named = answers[2](*sizes)
+            must_be_groups(named, sizes)
+        for clip in CLIPS:
+            _judge_clipped(answers, model, tokens, named, right, clip)
+
+
+def _judge_clipped(answers, model, tokens, named, right, clip):
+    """One pass over all tokens, with `clip` times the norm as the limit."""
+    cut_layer, through, _, norm_of, gradients = answers
     loss, norm, whole = right
-    named = groups_of(*sizes)
-    must_be_groups(named, sizes)
-    for clip in CLIPS:
-        stage = Stage(copy.deepcopy(model), cut_layer, through, named)
+    scale = min(1.0, clip)
+    stage = Stage(copy.deepcopy(model), cut_layer, through, named)
+    with agreed():
         found = gradients(stage, tokens, 2, named, float(clip * norm))
         must(
             isinstance(found, tuple | list) and len(found) == 2,
@@ -42,14 +51,13 @@ def _judge(answers, model, tokens, sizes, right):
         )
         must_be(found[0], loss, "The loss", "It is the mean over all sequences, on every rank.")
         must_be(found[1], norm, "The norm", "Every number of the model counts once, before clipping.")
-        scale = min(1.0, clip)
         for name, p in stage.named_parameters():
             expected = part_of(whole[_names(name, stage)], p, named["tp"]).detach() * scale
             must(p.grad is not None, f"{name} has no gradient; expected one.")
             why = f"`clip` is {clip:g} times the norm."
             must_be(p.grad, expected, f"The gradient of {_names(name, stage)}", why)
-        after = norm_of(stage, named)
-        must_be(after, norm * scale, "norm_of after clipping", "")
+    with agreed():
+        must_be(norm_of(stage, named), norm * scale, "norm_of after clipping", "")
 
 
 def _one_process():
@@ -68,9 +76,9 @@ def _one_process():
     return model, tokens, (loss.detach(), norm, whole)
 
 
-def _compared(answers, sizes):
+def _compared(answers, *layouts):
     model, tokens, right = _one_process()
-    on_ranks(_judge, answers, model, tokens, sizes, right, world_size=8)
+    on_ranks(_judge, answers, model, tokens, layouts, right, world_size=8)
 
 
 @exercise
@@ -90,8 +98,7 @@ def milestone(
     answers = cut_layer, through, groups_of, norm_of, gradients
 
     def whole():
-        for sizes in (4, 1, 2), (1, 2, 4):
-            _compared(answers, sizes)
+        _compared(answers, (4, 1, 2), (1, 2, 4))
         return "4×1×2 and 1×2×4 have the loss, the norm and all clipped gradients of one process too."
 
     labs.milestone(

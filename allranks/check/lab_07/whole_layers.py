@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from allranks.check import exercise
-from allranks.check.lab_07.common import drawn, must, must_be, on_ranks, pair
+from allranks.check.lab_07.common import agreed, drawn, must, must_be, on_ranks, pair
 from allranks.check.labs import is_written
 from allranks.model import Layer
 from allranks.parallel.tensor import part_of
@@ -22,33 +22,39 @@ def _judge(cut_layer, through, layer, inputs, gradients):
     right_x = inputs[me].clone().requires_grad_()
     right = whole(right_x)
     right.backward(gradients[me])
-    cut_layer(layer, group)
-    for name, dim in MATRICES.items():
-        found, all_of_it = getattr(layer, name).weight, getattr(whole, name).weight
-        size = list(all_of_it.shape)
-        size[dim] //= 2
-        must(
-            list(found.shape) == size,
-            f"{name} holds a weight {tuple(found.shape)}; expected {tuple(size)}, which is half.",
-        )
+    with agreed():
+        cut_layer(layer, group)
+        for name, dim in MATRICES.items():
+            found, all_of_it = getattr(layer, name).weight, getattr(whole, name).weight
+            size = list(all_of_it.shape)
+            size[dim] //= 2
+            must(
+                list(found.shape) == size,
+                f"{name} holds a weight {tuple(found.shape)}; expected {tuple(size)}, which is half.",
+            )
     x = inputs[me].clone().requires_grad_()
-    with trace() as forward:
-        y = through(layer, x, group)
-    must_be(y, right.detach(), "The layer's output", "Is a sum missing, doubled, or behind the residual?")
-    with trace() as backward:
-        y.backward(gradients[me])
-    must(x.grad is not None, "x has no gradient; expected one.")
-    must_be(x.grad, right_x.grad, "The gradient of x", "An f stands before query, key, value and before up.")
-    for name, p in layer.named_parameters():
-        must(p.grad is not None, f"{name} has no gradient; expected one.")
-        expected = part_of(dict(whole.named_parameters())[name].grad, p, group).detach()
-        must_be(p.grad, expected, f"The gradient of {name}", "f stands behind the norm, g before the bias.")
-    for way, counted in ("forward", forward), ("backward", backward):
-        calls = dict(counted.calls)
-        must(
-            calls == {"all_reduce": 2},
-            f"{way} makes {calls}; expected 2 all-reduces: one for attention, one for the MLP.",
-        )
+    with agreed():
+        with trace() as forward:
+            y = through(layer, x, group)
+        why = "Is a sum missing, doubled, or behind the residual?"
+        must_be(y, right.detach(), "The layer's output", why)
+    with agreed():
+        with trace() as backward:
+            y.backward(gradients[me])
+        must(x.grad is not None, "x has no gradient; expected one.")
+        why = "An f stands before query, key, value and before up."
+        must_be(x.grad, right_x.grad, "The gradient of x", why)
+        all_of_them = dict(whole.named_parameters())
+        for name, p in layer.named_parameters():
+            must(p.grad is not None, f"{name} has no gradient; expected one.")
+            expected = part_of(all_of_them[name].grad, p, group).detach()
+            must_be(p.grad, expected, f"The gradient of {name}", "f stands behind the norm.")
+        for way, counted in ("forward", forward), ("backward", backward):
+            calls = dict(counted.calls)
+            must(
+                calls == {"all_reduce": 2},
+                f"{way} makes {calls}; expected 2 all-reduces: one for attention, one for the MLP.",
+            )
 
 
 @exercise
