@@ -4,6 +4,7 @@ import copy
 import random
 
 import torch
+import torch.distributed as dist
 
 from allranks.check import exercise, labs
 from allranks.check.lab_07.common import agreed, must, must_be, on_ranks
@@ -17,6 +18,7 @@ from allranks.model import GPT, loss_of
 from allranks.parallel.tensor import part_of
 
 SIZES = {"layers": 4, "hidden": 16, "heads": 4}
+MICROBATCHES = 2
 CLIPS = 0.5, 2.0  # of the norm: one that clips and one that does not
 
 
@@ -43,11 +45,18 @@ def _judge_clipped(answers, model, tokens, named, right, clip):
     loss, norm, whole = right
     scale = min(1.0, clip)
     stage = Stage(copy.deepcopy(model), cut_layer, through, named)
+    seen, each = [], len(tokens) // dist.get_world_size(named["dp"]) // MICROBATCHES
+    stage.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     with agreed():
-        found = gradients(stage, tokens, 2, named, float(clip * norm))
+        found = gradients(stage, tokens, MICROBATCHES, named, float(clip * norm))
         must(
             isinstance(found, tuple | list) and len(found) == 2,
             f"gradients returns {type(found).__name__}; expected (loss, norm).",
+        )
+        must(
+            seen == [each] * MICROBATCHES,
+            f"the stage gets pieces of {seen} sequences; expected {[each] * MICROBATCHES}: each replica "
+            f"takes its part of {len(tokens)}, in {MICROBATCHES} micro-batches.",
         )
         must_be(found[0], loss, "The loss", "It is the mean over all sequences, on every rank.")
         must_be(found[1], norm, "The norm", "Every number of the model counts once, before clipping.")
