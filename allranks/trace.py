@@ -57,6 +57,7 @@ SENT = {
     "recv": lambda nbytes, world_size: 0,
     "barrier": lambda nbytes, world_size: 0,
 }
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 
 Call = namedtuple("Call", "kind nbytes group_size")
 Call.__doc__ = "One collective: its name, the bytes of its message, how many ranks took part."
@@ -76,12 +77,13 @@ class trace(private.dispatch_mode()):
     counted.sent_by_group  # Counter({('0', 'all_reduce'): 6000.0}): by the `group_name` of each group too
     counted.wire    # 7728: what all its TCP connections have sent; None without gloo or Linux
     counted.log     # every `Call`, in order
+    counted.events  # ['all_reduce']: what was issued, in order: collectives, and each matrix "product"
     counted.host_syncs  # Counter({'item': 1}): what would have stopped the host on a GPU
     """
 
     def __init__(self):
         super().__init__()
-        self.log = []
+        self.log, self.events = [], []
         self._groups = []  # of each call, the name of its group
         self.wire = None
         self._syncs = HostSyncs()
@@ -109,9 +111,12 @@ class trace(private.dispatch_mode()):
         call = _read(operator, args)
         if call:
             self.log.append(call)
+            self.events.append(call.kind)
             self._groups.append(_group(operator, args).group_name)
         elif not private.is_higher_order(operator):
             self._syncs.see(operator, args)
+            if operator.overloadpacket.__name__ in PRODUCTS:
+                self.events.append("product")
         return operator(*args, **(kwargs or {}))
 
     @property

@@ -3,86 +3,100 @@
 
 `tests/stamps.json` holds a hash for each group of inputs. `tools/stamps.py tests` and `tools/stamps.py pages`
 write those of that part of `.ci/run` after it was green (`.ci/run` does), and whoever ran it commits the
-file. Tests marked `stamped("hub")` are skipped
-while the hash is the same; `pytest --every-test`, and with it the nightly workflow, runs them always.
+file. Tests marked `stamped("hub")` are skipped while the hash is the same; `pytest --every-test`, and with it
+the nightly workflow, runs them always. Inputs are the files that INPUTS names and every module of this
+repository that one of them imports, at its top, in a function or in a program in a string. What is imported
+under a name put together at run time, and what is only run or read, INPUTS has to name. The tests of a page
+look at the built page and at what a browser loads with it.
 """
 
 import functools
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMPS = ROOT / "tests" / "stamps.json"
-LAUNCH = (
-    "allranks/launch/**/*.py",
-    "allranks/nccl/**/*.py",
-    "allranks/private.py",
-    "allranks/trace.py",
-    "tools/kernel/**/*.py",
-    "tests/support/**/*.py",
-    "tests/conftest.py",
-    "tests/ranks/test_launch*.py",
+PLACES = ("", "tools", "book/_ext", "tests/support")  # where imports are found (pyproject.toml: pythonpath)
+IMPORT = re.compile(  # in a module, and in the JSON of a notebook, where each line is a string
+    r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
 )
 INPUTS = {  # a group of tests → the files that they look at
-    "launch": LAUNCH,
+    "launch": (
+        "allranks/launch/**/*.py",
+        "allranks/nccl/**/*.py",
+        "tools/kernel/**/*.py",
+        "tests/ranks/test_launch*.py",
+    ),
+    "ray": (
+        "allranks/launch/**/*.py",
+        "tools/kernel/**/*.py",
+        "tests/ranks/lighter/**/*.py",
+        "tests/ranks/test_launch_ray.py",
+    ),
+    "cluster": ("deploy/cluster/*", "tests/ranks/test_cluster_torchrun.py"),
+    "gpu": (
+        "tools/gpu_check.py",
+        "tools/on_gpu/**/*.py",
+        "notebooks/foundations/one_device.ipynb",  # the one that a dry run runs
+        "tests/gpu/*.py",
+    ),
+    "torchft": ("tests/peers/test_torchft.py",),
     "hub": (
         "allranks/launch/**/*.py",
+        "allranks/explorers/all_reduce*.py",
         "deploy/local/*",
+        "notebooks/foundations/all_reduce.ipynb",
         "tools/hub.sh",
         "tools/jupyterlab/**/*",
-        "tests/browser/conftest.py",
-        "tests/browser/built_book.py",
-        "tests/browser/running_hub.py",
         "tests/browser/test_hub*.py",
+        "tests/browser/conftest.py",
+    ),
+    "lab 03": (
+        "allranks/check/lab_03/*.py",
+        "notebooks/labs/fsdp_solved.ipynb",
+        "tests/check/test_check_lab_03.py",
     ),
     "lab 04": (
-        "allranks/check/__init__.py",
-        "allranks/check/labs.py",
         "allranks/check/lab_04/*.py",
-        "allranks/trace.py",
         "notebooks/labs/mixed_precision_solved.ipynb",
-        "tests/check/students.py",
+        "tests/check/test_check_lab_04.py",
         "tests/check/test_lab_04_*.py",
-        "tests/support/together.py",
     ),
     "lab 06": (
-        "allranks/check/__init__.py",
-        "allranks/check/labs.py",
         "allranks/check/lab_06/*.py",
-        "allranks/inference/*.py",
-        "allranks/serving/*.py",
         "notebooks/labs/serving_solved.ipynb",
-        "tests/check/students.py",
         "tests/check/test_lab_06_*.py",
-        "tests/support/together.py",
-    ),
-    "lecture": (
-        "book/_ext/**/*.py",
-        "book/_ext/**/*.html",
-        "book/_static/*",
-        "package-lock.json",
-        "tests/browser/conftest.py",
-        "tests/browser/built_book.py",
-        "tests/browser/test_pages.py",
     ),
     "labs": (
-        "allranks/check/labs.py",
         "allranks/check/lab_01/*.py",
         "allranks/check/lab_02/*.py",
         "allranks/check/lab_05/*.py",
-        "allranks/launch/**/*.py",
+        "allranks/check/lab_07/*.py",
         "notebooks/labs/multi_gpu_setup_solved.ipynb",
         "notebooks/labs/ddp_training_solved.ipynb",
         "notebooks/labs/deepspeed_solved.ipynb",
+        "notebooks/labs/model_parallel_solved.ipynb",
         "tests/check/answers/**/*.yaml",
-        "tests/check/test_check_lab_0[125]*.py",
-        "tests/support/*.py",
+        "tests/check/test_check_lab_0[1257]*.py",
+    ),
+    "page": (
+        "package-lock.json",
+        "tests/browser/contrast.js",
+        "tests/browser/test_pages.py",
+        "tests/browser/conftest.py",
     ),
 }
-ALWAYS = ("constraints.txt", "tools/stamps.py")
-OF_PAGES = ("hub", "lecture")  # the groups that the part `pages` runs; the part `tests` runs the others
+ALWAYS = ("constraints.txt", "tools/stamps.py", "tests/conftest.py")
+OF_PAGES = ("hub", "page")  # the groups that the part `pages` runs; the part `tests` runs the others
+BUILT = "_build/html"
+SAMPLE = (  # pages whose tests run always
+    "book/index.html",
+    "notebooks/foundations/ranks.html",
+    "notebooks/pipeline_parallel/one_f_one_b.html",
+)
 
 
 def files(patterns, root=ROOT):
@@ -96,14 +110,75 @@ def files(patterns, root=ROOT):
     return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
+def modules(name, beside, root):
+    """The files of a module of that name and of the packages around it, if it is of this repository."""
+    for place in (beside, *(root / place for place in PLACES)):
+        found = []
+        for count in range(1, name.count(".") + 2):
+            path = place.joinpath(*name.split(".")[:count])
+            choices = (path.with_name(f"{path.name}.py"), path / "__init__.py")
+            found += [one for one in choices if one.is_file()]
+        if found:
+            return found
+    return []
+
+
+@functools.cache
+def imports(path, root=ROOT):
+    """The files of this repository that one of its files imports, wherever in it."""
+    names = set()
+    for dots, module, listed, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
+        around = path.parents[len(dots) - 1].relative_to(root).parts if dots else ()
+        base = ".".join([*around, *([module] if module else [])])
+        names |= {base, *(f"{base}.{one}" for one in re.findall(r"\w+", listed))} - {""}
+        names |= set(re.findall(r"[\w.]+", plain))
+    return {file for name in names for file in modules(name, path.parent, root)}
+
+
+def with_imports(found, root=ROOT):
+    """Files, and all that their Python imports, and what that imports, in order."""
+    found, waiting = set(found), [path for path in found if path.suffix in (".py", ".ipynb")]
+    while waiting:
+        new = imports(waiting.pop(), root) - found
+        found |= new
+        waiting += new
+    return sorted(found)
+
+
+def loaded(page, root=ROOT):
+    """What a browser loads of a built page: it, its pictures, styles and scripts; none if it is not built."""
+    built = root / BUILT
+    html = built / f"{page}.html"
+    if not html.is_file():
+        return []
+    pictures = set(re.findall(r"_images/([^\"'?\s)]+)", html.read_text(encoding="utf-8")))
+    return [html, *sorted(built / "_images" / name for name in pictures), *of_every_page(root)]
+
+
+@functools.cache
+def of_every_page(root=ROOT):
+    """What all built pages share."""
+    return files([f"{BUILT}/_static/**/*"], root)
+
+
+@functools.cache
+def hash_of(path):
+    """The hash of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@functools.cache
+def inputs(group, root=ROOT):
+    """The files of a group; what tests/conftest.py imports only looks for processes that are left behind."""
+    return sorted({*with_imports(files(INPUTS[group], root), root), *files(ALWAYS, root)})
+
+
 @functools.cache
 def digest(group, page=None, root=ROOT):
-    """The hash of a group's inputs, and of the source of one page with it, as hexadecimal digits."""
+    """The hash of a group's inputs, and of one built page with it, as hexadecimal digits."""
     joined = hashlib.sha256(f"{sys.platform} {sys.version_info[:2]}".encode())
-    sources = [path for path in (root / f"{page}.md", root / f"{page}.ipynb") if page and path.is_file()]
-    for path in [*files((*INPUTS[group], *ALWAYS), root), *sources]:
-        content = path.read_bytes()
-        joined.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    for path in [*inputs(group, root), *(loaded(page, root) if page else [])]:
+        joined.update(f"{path.relative_to(root).as_posix()} {hash_of(path)}\n".encode())
     return joined.hexdigest()[:20]
 
 
@@ -119,22 +194,33 @@ def stamped(file=STAMPS):
 
 def unchanged(group, page=None, file=STAMPS):
     """Whether the inputs of a group, or of one page in it, are those that its tests last passed on."""
-    return stamped(file).get(stamp_of(group, page)) == digest(group, page)
+    if group == "page" and (f"{page}.html" in SAMPLE or not loaded(page)):
+        return False
+    held = stamped(file).get(stamp_of(group, page))
+    return held is not None and held == digest(group, page)
 
 
-def pages():
-    """The notebooks of the book, each as a path without its ending."""
-    found = sorted(ROOT.glob("notebooks/*/*.ipynb"))
-    return [path.relative_to(ROOT).with_suffix("").as_posix() for path in found]
+def pages(root=ROOT):
+    """The built pages of notebooks and of the book, each as a path without its ending."""
+    found = [path for part in ("notebooks", "book") for path in (root / BUILT / part).rglob("*.html")]
+    return sorted(path.relative_to(root / BUILT).with_suffix("").as_posix() for path in found)
+
+
+def of_other_part(name, part):
+    """Whether a stamp is of a group of the other part; those of pages and groups that are gone go."""
+    group = "page" if name.startswith("page ") else name
+    return group in INPUTS and (group in OF_PAGES) != (part == "pages")
 
 
 def write(part, file=STAMPS):
     """Keep the hashes of the groups that a part of `.ci/run` has run; those of the other part stay."""
-    found = stamped(file)
-    for group in INPUTS:
-        if (group in OF_PAGES) == (part == "pages"):
-            places = pages() if group == "lecture" else [None]
-            found |= {stamp_of(group, page): digest(group, page) for page in places}
+    ours = [group for group in INPUTS if (group in OF_PAGES) == (part == "pages")]
+    kept = {name: held for name, held in stamped(file).items() if of_other_part(name, part)}
+    found = kept | {
+        stamp_of(group, page): digest(group, page)
+        for group in ours
+        for page in (pages() if group == "page" else [None])
+    }
     file.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

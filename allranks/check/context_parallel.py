@@ -28,7 +28,7 @@ def split(answer):
             f"{case}: each position should occur exactly once."
         )
         assert len({len(positions) for positions in given}) == 1, (
-            f"{case}: the ranks have {[*map(len, given)]} tokens."
+            f"{case}: the ranks have {list(map(len, given))} tokens."
         )
         work = [_pairs(positions) for positions in given]
         uneven = max(work) / (sum(work) / ranks)

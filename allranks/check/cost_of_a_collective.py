@@ -13,7 +13,7 @@ ELEMENTS = 48
 
 def _number(answer):
     is_filled(answer)
-    assert isinstance(answer, int | float) and not isinstance(answer, bool), f"{answer!r} is not a number."
+    assert isinstance(answer, (int, float)) and not isinstance(answer, bool), f"{answer!r} is not a number."
 
 
 @exercise

@@ -1,11 +1,9 @@
 """The exercises of the chapter The network."""
 
-import itertools
-
 import torch
 import torch.distributed as dist
 
-from allranks import hardware, launch, topology, transformer
+from allranks import launch, topology
 from allranks.check import exercise
 from allranks.check.stubs import is_filled, is_returned
 from allranks.trace import trace
@@ -13,7 +11,6 @@ from allranks.trace import trace
 SECONDS = 15.0
 PORTS = 64
 POD, LINK, OVERSUBSCRIPTION = 3072, 50e9, 7
-SIZES = {"tp": 8, "pp": 16, "dp": 128}
 
 
 @exercise
@@ -46,21 +43,6 @@ def two_level(answer):
 
 
 @exercise
-def members(answer):
-    """`answer(rank, t, p, d)` lists the dp group of `rank` in the mesh [tp t, pp p, dp d], tp fastest."""
-    for t, p, d in ((2, 2, 2), (4, 1, 3), (1, 2, 4), (8, 16, 4)):
-        groups = topology.groups((("tp", t), ("pp", p), ("dp", d)), "dp")
-        for group in (groups[0], groups[-1]):
-            rank = group[-1]
-            got = answer(rank, t, p, d)
-            is_returned(got)
-            assert sorted(got) == list(group), (
-                f"With t, p, d = {t}, {p}, {d}, rank {rank} is in {list(group)}, not in {sorted(got)}."
-            )
-    return "The ranks t·p apart: they hold the same part of the model."
-
-
-@exercise
 def hosts(answer):
     """`answer` is how many hosts a fat tree of 64-port switches connects."""
     is_filled(answer)
@@ -79,27 +61,3 @@ def leaving(answer):
     expected = everything / OVERSUBSCRIPTION
     assert abs(answer / expected - 1) < 0.01, "3,072 GPUs, 50 GB/s each, divided by 7."
     return f"{expected:,.0f} GB/s, 7.1 for each GPU if all send out of the pod at once."
-
-
-def _machine():
-    """Nodes of 64 with NVLink 5, and a network of 400 Gbit/s with full bisection."""
-    nvlink, network = hardware.LINKS["nvlink-5"], hardware.LINKS["roce-400"]
-    return (
-        topology.Level("node", 64, nvlink.α, nvlink.bandwidth, 1),
-        topology.Level("cluster", 24576, network.α, network.bandwidth, 1),
-    )
-
-
-@exercise
-def best_order(answer):
-    """`answer` lists tp, pp and dp, the fastest first, in the order that costs least in nodes of 64."""
-    is_filled(answer, "a list")
-    assert sorted(answer) == sorted(SIZES), "Each of 'tp', 'pp', 'dp' once, the fastest first."
-    seconds = {}
-    for order in itertools.permutations(SIZES):
-        mesh = [(axis, SIZES[axis]) for axis in order]
-        llama = transformer.PRESETS["llama3-405b"]
-        seconds[order] = topology.layout_seconds(mesh, _machine(), llama, 16, gradient_bytes=4)
-    mine, least = seconds[tuple(answer)], min(seconds.values())
-    assert mine == least, f"{mine:.2f} s a step; there is a better one."
-    return f"{mine:.2f} s a step, and the next best order takes {sorted(seconds.values())[1]:.2f} s."

@@ -57,7 +57,7 @@ from .moves import (
     meeting,
     round_cost,
 )
-from .overlap import Overlap, bucketed_backward, overlapped
+from .overlap import Overlap, beside_a_product, bucketed_backward, decomposed, overlapped
 from .ring import (
     pipelined_ring,
     ring_all_gather,
@@ -99,6 +99,7 @@ __all__ = [
     "all_reduce_chunks",
     "all_reduce_rounds",
     "all_to_all_bytes",
+    "beside_a_product",
     "best",
     "best_pieces",
     "binary_all_reduce",
@@ -118,6 +119,7 @@ __all__ = [
     "cost",
     "crossover",
     "crossover_by_protocol",
+    "decomposed",
     "double_binary_tree",
     "double_tree_all_reduce",
     "double_tree_broadcast",

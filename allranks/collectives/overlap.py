@@ -76,3 +76,20 @@ def bucketed_backward(sizes, backward, buckets, world_size, α, β, algorithm="r
             known[nbytes] = seconds("all_reduce", algorithm, nbytes, world_size, α, β)
         times.append(known[nbytes])
     return overlapped(ready, buckets, times)
+
+
+def beside_a_product(communication, product):
+    """Exposed seconds of a communication that starts with a product of `product` seconds it does not need."""
+    return max(0.0, quantity("communication", communication) - quantity("product", product))
+
+
+def decomposed(communication, product, world_size):
+    """Exposed seconds of a collective of `communication` and a product of `product` seconds that needs it.
+
+    Both are cut into pieces by `world_size`, p: p - 1 transfers, each beside one of p products; one product
+    is alone, the first of a reduce-scatter's and the last of an all-gather's (Wang et al. 2023).
+    """
+    p = quantity("world_size", world_size)
+    if p == 1:
+        return 0.0
+    return (p - 1) * beside_a_product(communication / (p - 1), product / p)

@@ -163,6 +163,26 @@ def percentages(x, curves, xlabel, ylabel, dots=None):
     plt.show()
 
 
+def gaps(rows, names, xlabel="year", ylabel="MFU (%)"):
+    """Draw two numbers and their gap for each of `rows`, label to (x, above, below); `names`: of the two."""
+    plt.figure(figsize=(6, 3.2))
+    for x, above, below in rows.values():
+        plt.plot((x, x), (above, below), "-", color="gray", linewidth=1)
+    for place, (name, marker) in enumerate(zip(names, ("o", "s"), strict=True), start=1):
+        points = [(row[0], row[place]) for row in rows.values() if row[place] is not None]
+        plt.plot(*zip(*points, strict=True), marker, label=name)
+    for label, (x, above, _) in rows.items():
+        plt.annotate(label, (x, above), (4, 3), textcoords="offset points", fontsize=8)
+    first, last = (round(pick(row[0] for row in rows.values())) for pick in (min, max))
+    plt.xticks(range(first, last + 1))
+    plt.margins(x=0.16, y=0.12)
+    plt.xlabel(xlabel)
+    plt.ylabel(ylabel)
+    plt.legend(fontsize=8, loc="lower left")
+    plt.tight_layout()
+    plt.show()
+
+
 def utilization(gbits, curves, printed):
     """Draw the share of time that computes against Gbit/s: lines of `curves`, points of `printed`."""
     plt.figure(figsize=(6.4, 2.9))

@@ -170,9 +170,15 @@ def test_a_term_has_every_chapter_whole_in_the_order_of_the_book_and_every_lab()
     assert sorted(labs) == [page for page in sorted(LABS) if not page.endswith("_solved")]
 
 
+WEEKS = {20: "twenty", 21: "twenty-one", 22: "twenty-two", 23: "twenty-three", 24: "twenty-four"}
+
+
 def test_a_plan_has_the_length_that_it_promises():
     lengths = {plan["title"]: [session["minutes"] for session in plan["sessions"]] for plan in PLANS}
-    assert lengths == {"One lecture": [90], "One week": [180] * 5, "One term": [120] * 20}
+    weeks = lengths.pop("One term")
+    assert lengths == {"One lecture": [90], "One week": [180] * 5} and set(weeks) == {120}
+    about = next(plan["about"] for plan in PLANS if plan["title"] == "One term")
+    assert f"There are {WEEKS[len(weeks)]} weeks of two hours" in about
 
 
 # ---- the pages ----

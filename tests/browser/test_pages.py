@@ -8,6 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from built_book import AXE, ROOT
+from stamps import SAMPLE
+
+pytestmark = pytest.mark.stamped("page")  # but for pages of SAMPLE, which are looked at always
 
 CONTRAST = ROOT / "tests" / "browser" / "contrast.js"
 SCREENSHOTS = ROOT / "_build" / "screenshots"
@@ -97,7 +100,6 @@ VIEWS = {
     (390, "light"): ["target-size", "scrollable-region-focusable"],
 }
 AT_ONCE = "*, *::before, *::after { transition: none !important }"  # or colours take a while to change
-SEEN = ("book/index.html", "notebooks/foundations/ranks.html", "notebooks/pipeline_parallel/one_f_one_b.html")
 
 
 def test_asks_no_other_host(visit):
@@ -165,7 +167,6 @@ def test_stored_figures_are_drawn(visit):
         assert figures.nth(index).locator("[role=img]").get_attribute("aria-label")
 
 
-@pytest.mark.stamped("lecture")
 def test_is_walked_through_as_a_lecture(visit):
     page = visit.page
     if not visit.name.startswith("notebooks/") or page.locator("article section").count() < 2:
@@ -203,7 +204,7 @@ def test_is_accessible(visit, width, theme, request):
         contrast = page.evaluate(CONTRAST.read_text())
         assert contrast["measured"] > 5
         found += contrast["complaints"]
-    if found or visit.name in SEEN or request.config.getoption("screenshots"):
+    if found or visit.name in SAMPLE or request.config.getoption("screenshots"):
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         name = visit.name.removesuffix(".html").replace("/", "-")
         page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.jpg", full_page=True, quality=80)

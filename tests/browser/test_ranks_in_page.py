@@ -1,5 +1,8 @@
 """Ranks in a page without a kernel: run, edit, step, share, refuse; and nothing gets out of the frame."""
 
+import socket
+import socketserver
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,16 @@ HOSTILE = {
     "the storage": "js.localStorage.getItem('x')",
     "the page": "js.parent.document",
     "a string as a script": "js.eval('1')",
+}
+REACHING = {  # what might reach a server; each may fail or be ignored, but nothing may arrive
+    "a fetch": "js.fetch('http://HOST/')",
+    "a socket": "js.WebSocket.new('ws://HOST/')",
+    "events": "js.EventSource.new('http://HOST/')",
+    "a request": "r = js.XMLHttpRequest.new(); r.open('GET', 'http://HOST/', False); r.send()",
+    "a script": "js.importScripts('http://HOST/')",
+    "a worker": "js.Worker.new('http://HOST/')",
+    "a worker of its own": """js.Worker.new(js.URL.createObjectURL(js.Blob.new(js.JSON.parse(
+        '["fetch(\\'http://HOST/\\')"]'))))""",
 }
 FORGED = """
 import js, json
@@ -129,6 +142,50 @@ def test_a_hostile_program_reaches_nothing(visit, address, what):
     assert (printed, bool(failure)) == ("", True)
     assert not [url for url in visit.requested[before:] if not url.startswith("blob:")]
     assert not visit.foreign
+
+
+@pytest.fixture
+def arrivals():
+    """A server's "host:port", and the connections that it has seen."""
+    seen = []
+
+    class Seen(socketserver.BaseRequestHandler):
+        def handle(self):
+            seen.append(self.client_address)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Seen) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}", seen
+        server.shutdown()
+
+
+def test_nothing_of_a_hostile_program_arrives_at_a_server(visit, arrivals):
+    host, seen = arrivals
+    for reach in REACHING.values():
+        run(visit.page, "swap", f"import js\n{reach.replace('HOST', host)}")
+    visit.page.wait_for_timeout(500)
+    assert not seen
+    with socket.create_connection(host.split(":")):  # it would have been seen
+        pass
+    visit.page.wait_for_timeout(200)
+    assert len(seen) == 1
+
+
+def test_a_database_and_a_cache_stay_closed(visit):
+    for name in ("indexedDB.open('x')", "caches.open('x')"):
+        run(visit.page, "swap", f"import js\njs.{name}")
+    assert visit.page.evaluate("indexedDB.databases().then((all) => all.length)") == 0
+    assert visit.page.evaluate("caches.keys().then((all) => all.length)") == 0
+
+
+def test_a_flood_of_prints_is_cut_and_a_huge_answer_is_refused(visit):
+    printed, failure, _ = run(visit.page, "swap", "for _ in range(3000):\n    print('x' * 999)")
+    assert printed.endswith("… the rest is not shown\n") and len(printed) < 101_000 and not failure
+    huge = FORGED.replace('"printed": "forged"', '"printed": "x" * 4_000_000')
+    visit.page.reload()  # so that the question has the number that is forged
+    printed, failure, _ = run(visit.page, "swap", huge)
+    assert len(printed) < 1000 and failure
+    visit.page.locator("#ranks-swap [data-do=reset]").click()
 
 
 def test_markup_in_a_print_stays_text(visit):

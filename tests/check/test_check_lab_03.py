@@ -152,6 +152,7 @@ def always_with_gradients(model, optimizer):
     return sum(p.grad.nbytes for p in model.parameters()), 0, 0
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_bytes():
     cases = [
         (measured(lambda t: t.nbytes), "the shape of a DTensor is the global one"),
@@ -213,6 +214,7 @@ def states_only(p, layers, rest, budget):
     return next(s for s in range(2, p + 1) if p % s == 0 and 16 * (sum(layers) + rest) / s <= budget), False
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_strategies():
     cases = [
         (chosen(lambda p, *_: (p, None)), "Ψ are enough"),
@@ -256,6 +258,7 @@ def bf16(compute, reduce):
     return ANSWERS["policies"](torch.bfloat16, torch.float32)
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_policies():
     cases = [
         (only_compute, "summed in 2 bytes each"),
@@ -280,6 +283,7 @@ def test_wrong_policies():
     )
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_predictions():
     cases = [
         ({"shards", "logits", "gradients", "moments", "norms"}, "There is no autocast"),
@@ -372,6 +376,7 @@ def as_dtensor(model, max_norm):
     return nn.utils.clip_grad_norm_(model.parameters(), max_norm)
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_clipping():
     cases = [
         (clipped(alone), "A rank by itself knows only the norm of its shards"),
@@ -414,6 +419,7 @@ def only_on_rank_0(model):
     return by_hand(model) or None
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_state_dicts():
     cases = [
         (by_hand, "✓"),
@@ -484,6 +490,7 @@ def save_and_spoil(folder, model, optimizer, step):
         p.detach().to_local().mul_(0.9)
 
 
+@pytest.mark.stamped("lab 03")
 def test_wrong_checkpoints():
     cases = [
         ("save", load_weights_only, "the optimizer's states or options are not"),

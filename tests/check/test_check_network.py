@@ -41,17 +41,11 @@ def test_two_levels(capsys, answer, said):
 @pytest.mark.parametrize(
     "one_check, answer, said",
     [
-        (network.members, lambda rank, t, p, d: [rank % (t * p) + i * t * p for i in range(d)], "✓"),
-        (network.members, lambda rank, t, p, d: list(range(d)), "rank 4 is in [0, 4], not in [0, 1]"),
-        (network.members, None, "✗"),
         (network.hosts, 65536, "✓ 64³/4 = 65,536 hosts."),
         (network.hosts, 2048, "✗ That is what two levels reach"),
         (network.hosts, None, "✗ Put a number"),
         (network.leaving, 21943, "✓ 21,943 GB/s"),
         (network.leaving, 153600, "✗ So much the GPUs could send"),
-        (network.best_order, ["tp", "dp", "pp"], "✓ 0.53 s"),
-        (network.best_order, ["tp", "pp", "dp"], "✗ 0.97 s a step; there is a better one."),
-        (network.best_order, ["tp", "tp", "dp"], "✗ Each of"),
     ],
 )
 def test_one_number_or_list(capsys, one_check, answer, said):

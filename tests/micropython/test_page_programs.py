@@ -1,6 +1,7 @@
 """Ranks in the page: the same programs in MicroPython and in CPython, from the very files that pages ship."""
 
 import pytest
+import torch
 from page_python import InCPython, InMicroPython, program
 
 
@@ -257,6 +258,33 @@ def test_a_flood_of_prints_is_cut(ask):
 def test_the_markup_of_a_value_stays_text(ask):
     told = ask(**program(on_ranks("raise ValueError('<img src=x onerror=alert(1)>')")))
     assert "<img" not in told["svg"] and "<img" in told["failure"]
+
+
+def test_random_numbers_of_the_program_and_of_a_rank_are_torchs(ask):
+    drawn = """
+def draw(t):
+    torch.manual_seed(dist.get_rank())
+    dist.barrier()
+    return f"{(torch.randn(3).sum() + t.sum()).item():.3f}"
+
+
+torch.manual_seed(0)
+x = torch.randn(4, 5)
+launch(draw, x, world_size=2)
+"""
+    torch.manual_seed(0)
+    x, expected = torch.randn(4, 5), []
+    for rank in range(2):
+        torch.manual_seed(rank)
+        expected.append(f"{(torch.randn(3).sum() + x.sum()).item():.3f}")
+    assert ask(**program(drawn))["printed"] == f"{expected}\n"
+
+
+def test_zip_is_strict_where_it_should_be(ask):
+    both = "print(list(zip([1, 2], 'ab', strict=True)))\nprint(list(zip([1], 'ab', strict=True)))"
+    told = ask(**program(both))
+    assert told["printed"] == "[(1, 'a'), (2, 'b')]\n"
+    assert told["exception"].startswith("ValueError: the arguments of zip")
 
 
 def test_the_clock_follows_alpha_and_beta(ask):

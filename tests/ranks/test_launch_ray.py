@@ -17,7 +17,7 @@ from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut
 
 pytestmark = [
-    pytest.mark.stamped("launch"),
+    pytest.mark.stamped("ray"),
     pytest.mark.skipif(sys.platform != "linux", reason="Ray is a requirement on Linux only"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Ray's use of its own names
 ]
@@ -126,12 +126,14 @@ def test_more_ranks_than_the_cluster_has_are_refused(cluster):
         launch(average, 1.0, world_size=3, cluster="ray")
 
 
+@pytest.mark.stamped(None)
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs Ray, .* pip install 'ray\[train\]'"):
         launch(average, 1.0, cluster="ray")
 
 
+@pytest.mark.stamped(None)
 def test_another_cluster_is_refused():
     with pytest.raises(ValueError, match="cluster='dask' is not 'ray'"):
         launch(average, 1.0, cluster="dask")

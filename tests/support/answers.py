@@ -23,20 +23,21 @@ def tasks(lab):
     return sorted(file.stem for file in (ANSWERS / lab).glob("*.yaml"))
 
 
-def of_task(lab, task, slug, names):
+def of_task(lab, task, slug, names, apart=False):
     """Yield (name, functions, expected part of the line, whether the ranks fail) of every answer to a task.
 
     The right ones come first. `names` are those of the task's functions; an answer sees the names that the
-    solved notebook `slug` defines.
+    solved notebook `slug` defines. On a rank, what answers define is in one `__main__`, where functions that
+    call each other would meet those of another answer in the same world; `apart` gives each a module.
     """
     read = yaml.safe_load((ANSWERS / lab / f"{task}.yaml").read_text(encoding="utf-8"))
     known, says, fails = solved.answers(slug), read.get("says", {}), read.get("fails", ())
     first = next(iter(read["right"].values()))
     for name, source in read["right"].items():
-        yield name, _functions(source, f"<{task}, {name}>", known, names), "✓", False
+        yield name, _functions(source, f"<{task}, {name}>", known, names, apart), "✓", False
     for name, answer in read["wrong"].items():
         source = answer if isinstance(answer, str) else edited(first, answer, f"{task}, {name}")
-        functions = _functions(source, f"<{task}, {name}>", known, names)
+        functions = _functions(source, f"<{task}, {name}>", known, names, apart)
         yield name, functions, says.get(name, "✗"), name in fails
 
 
@@ -48,9 +49,9 @@ def edited(source, edits, what):
     return source
 
 
-def _functions(source, file, known, names):
+def _functions(source, file, known, names, apart):
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    namespace = dict(known)
+    namespace = known | ({"__name__": file} if apart else {})
     exec(compile(source, file, "exec"), namespace)
     return [namespace[name] for name in names]
 

@@ -8,20 +8,41 @@ import stamps
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    (tmp_path / "part").mkdir()
-    (tmp_path / "notebooks/one").mkdir(parents=True)
-    for name in ("part/a.py", "part/b.py", "notebooks/one/page.ipynb", "constraints.txt"):
-        (tmp_path / name).write_text(f"of {name}", encoding="utf-8")
-    monkeypatch.setattr(stamps, "INPUTS", {"hub": ("part/*.py",), "lecture": ("part/a.py",)})
+    built = {
+        "_build/html/notebooks/one/page.html": '<img src="../../_images/drawn.png"><p>read',
+        "_build/html/_images/drawn.png": "of a picture",
+        "_build/html/_images/other.png": "of another page",
+        "_build/html/_static/script.js": "of every page",
+    }
+    written = {
+        "part/a.py": "from . import (\n    c,  # noqa\n)\n",
+        "part/b.py": "def late():\n    import helper.inner as one\n",
+        "part/c.py": 'PROGRAM = """\nimport run\n"""\n',
+        "part/book.ipynb": '{"cells": [{"source": ["import torch\\n",\n   "from part.taught import step"]}]}',
+        "part/taught.py": "",
+        "part/beside.py": "",
+        "tools/helper/__init__.py": "",
+        "tools/helper/inner.py": "import sys",
+        "run.py": "",
+        "constraints.txt": "",
+        "README.md": "",
+    }
+    for name, content in (built | written).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    inputs = {"hub": ("part/[ab].py",), "lab": ("part/book.ipynb",), "page": ("part/taught.py",)}
+    monkeypatch.setattr(stamps, "INPUTS", inputs)
     monkeypatch.setattr(stamps, "ALWAYS", ("constraints.txt",))
     return tmp_path
 
 
 def digests(tree):
-    stamps.digest.cache_clear()
+    for cached in (stamps.digest, stamps.inputs, stamps.imports, stamps.hash_of, stamps.of_every_page):
+        cached.cache_clear()
     return {
         "hub": stamps.digest("hub", root=tree),
-        "page": stamps.digest("lecture", "notebooks/one/page", root=tree),
+        "lab": stamps.digest("lab", root=tree),
+        "page": stamps.digest("page", "notebooks/one/page", root=tree),
     }
 
 
@@ -29,24 +50,34 @@ def digests(tree):
     "changed, seen_by",
     [
         ("part/b.py", {"hub"}),
-        ("part/a.py", {"hub", "page"}),
-        ("notebooks/one/page.ipynb", {"page"}),
-        ("constraints.txt", {"hub", "page"}),
+        ("part/c.py", {"hub"}),
+        ("tools/helper/__init__.py", {"hub"}),
+        ("tools/helper/inner.py", {"hub"}),
+        ("run.py", {"hub"}),
+        ("part/book.ipynb", {"lab"}),
+        ("part/taught.py", {"lab", "page"}),
+        ("_build/html/notebooks/one/page.html", {"page"}),
+        ("_build/html/_images/drawn.png", {"page"}),
+        ("_build/html/_images/other.png", set()),
+        ("_build/html/_static/script.js", {"page"}),
+        ("constraints.txt", {"hub", "lab", "page"}),
+        ("part/beside.py", set()),
         ("README.md", set()),
     ],
 )
 def test_a_changed_byte_changes_the_hash_of_those_who_look_at_it(tree, changed, seen_by):
     before = digests(tree)
-    (tree / changed).write_text("changed", encoding="utf-8")
+    (tree / changed).write_bytes((tree / changed).read_bytes() + b"\n# changed")
     after = digests(tree)
     assert {group for group in before if before[group] != after[group]} == seen_by
 
 
-def test_a_new_and_a_renamed_input_change_the_hash(tree):
+def test_a_new_and_a_renamed_input_change_the_hash(tree, monkeypatch):
+    monkeypatch.setitem(stamps.INPUTS, "hub", ("part/*.py",))
     before = digests(tree)["hub"]
-    (tree / "part/c.py").write_text("", encoding="utf-8")
+    (tree / "part/e.py").write_text("", encoding="utf-8")
     grown = digests(tree)["hub"]
-    (tree / "part/c.py").rename(tree / "part/d.py")
+    (tree / "part/e.py").rename(tree / "part/f.py")
     assert len({before, grown, digests(tree)["hub"]}) == 3
 
 
@@ -59,14 +90,51 @@ def test_every_group_has_inputs_and_no_stamp_means_changed(tmp_path):
     assert not any(stamps.unchanged(group, file=tmp_path / "none.json") for group in stamps.INPUTS)
 
 
-def test_what_is_written_holds_until_something_changes(tmp_path):
+@pytest.mark.parametrize(
+    "group, looked_at",
+    [
+        ("launch", "allranks/streams.py"),  # what the package imports
+        ("cluster", "allranks/model.py"),  # what the program in a string imports
+        ("gpu", "tools/on_gpu/held.py"),
+        ("gpu", "allranks/parallel/ddp.py"),  # what the notebook of the dry run imports
+        ("hub", "allranks/explorers/svg.py"),
+        ("lab 03", "allranks/memory/states.py"),
+        ("lab 04", "tests/support/solved.py"),
+        ("labs", "allranks/deepspeed_config.py"),
+        ("torchft", "allranks/parallel/local.py"),
+    ],
+)
+def test_what_a_group_imports_is_among_its_inputs(group, looked_at):
+    assert stamps.ROOT / looked_at in stamps.inputs(group)
+
+
+@pytest.fixture
+def two_pages(monkeypatch):
+    built = {
+        "notebooks/one/page": [stamps.ROOT / "README.md"],
+        stamps.SAMPLE[0].removesuffix(".html"): [stamps.ROOT / "LICENSE"],
+    }
+    monkeypatch.setattr(stamps, "pages", lambda: list(built))
+    monkeypatch.setattr(stamps, "loaded", lambda page, root=stamps.ROOT: built.get(page, []))
+    stamps.digest.cache_clear()
+    yield built
+    stamps.digest.cache_clear()
+
+
+def test_what_is_written_holds_until_something_changes(tmp_path, two_pages):
     file = tmp_path / "stamps.json"
+    file.write_text('{"lecture notebooks/gone": "0", "page notebooks/gone": "0"}', encoding="utf-8")
     stamps.write("tests", file)
     assert stamps.unchanged("launch", file=file) and not stamps.unchanged("hub", file=file)
     stamps.write("pages", file)
-    assert all(stamps.unchanged(group, file=file) for group in stamps.INPUTS if group != "lecture")
-    assert all(stamps.unchanged("lecture", page, file) for page in stamps.pages())
-    kept = json.loads(file.read_text(encoding="utf-8")) | {"hub": "another"}
-    file.write_text(json.dumps(kept), encoding="utf-8")
+    assert all(stamps.unchanged(group, file=file) for group in stamps.INPUTS if group != "page")
+    page, sample = two_pages
+    assert stamps.unchanged("page", page, file)
+    assert not stamps.unchanged("page", sample, file), "the pages of the sample are always looked at"
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    assert not any("gone" in name for name in kept)
+    file.write_text(json.dumps(kept | {"hub": "another"}), encoding="utf-8")
     assert not stamps.unchanged("hub", file=file)
-    assert not stamps.unchanged("lecture", "book/index", file), "a page without a stamp is always looked at"
+    two_pages.pop(page)
+    assert not stamps.unchanged("page", page, file), "a page that is not built is not known to be as it was"
+    assert not stamps.unchanged("page", "book/new", file), "a page without a stamp is always looked at"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .contents import Page, without_detours
 
-GUTTER, HEIGHT, LABEL, CHANNEL, LANE = 14, 46, 44, 16, 4
+GUTTER, HEIGHT, LABEL, CHANNEL, LANE = 13, 46, 44, 16, 2.5
 GLYPHS = {  # x, y, width, height and the rank that holds it
     "batch": [(x, 6, 8, 8, x // 20) for x in (0, 10, 21, 31)],
     "states": [(x, y, w, 5, int(x > 0)) for y, w in ((0, 9), (7, 9), (14, 18)) for x in (0, w + 1)],

@@ -30,11 +30,12 @@ class Page(NamedTuple):
     at: str
     needs: tuple[str, ...]
     sections: tuple[str, ...] = ()
+    label: str = ""
 
     @property
     def short(self) -> str:
-        """The title up to a colon."""
-        return self.title.partition(":")[0]
+        """What a box of the map says: its label in map.yaml, or else the title up to a colon."""
+        return self.label or self.title.partition(":")[0]
 
 
 def parts() -> dict[str, list[Page]]:
@@ -66,7 +67,8 @@ def _page(name, known, sections):
     found = LINK.findall(needed[1]) if needed else ()
     needs = tuple(posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in found)
     title = re.search(r"^# (.+)$", head, re.MULTILINE)[1].strip()
-    return Page(name, title, known["shows"], known.get("at", ""), needs, tuple(s["file"] for s in sections))
+    below = tuple(section["file"] for section in sections)
+    return Page(name, title, known["shows"], known.get("at", ""), needs, below, known.get("label", ""))
 
 
 def source(name: str) -> Path:

@@ -39,10 +39,11 @@ def program(cells: list[dict], index: int) -> Program:
         for node in reversed(ast.parse(source).body):
             made = defined(node) & needed
             if made:
-                text = segment(source, node)
+                is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+                text = narrowed(node, made) if is_import else segment(source, node)
                 needed = (needed - made) | free(text)
                 taken.append(((i, node.lineno), text))
-                is_whole &= isinstance(node, (ast.Import, ast.ImportFrom))
+                is_whole &= is_import
     parts = [text for _, text in sorted(taken)]
     source = parts[0] if parts else ""
     for before, part in pairwise(parts):
@@ -63,6 +64,14 @@ def defined(node: ast.stmt) -> set[str]:
         names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
         return {each.id for each in names if isinstance(each.ctx, ast.Store)}
     return set()
+
+
+def narrowed(node: ast.Import | ast.ImportFrom, wanted: set[str]) -> str:
+    """An import, of these names only: a page lacks much of what the rest of a chapter imports."""
+    names = [alias for alias in node.names if (alias.asname or alias.name).split(".")[0] in wanted]
+    if isinstance(node, ast.Import):
+        return ast.unparse(ast.Import(names))
+    return ast.unparse(ast.ImportFrom(node.module, names, node.level))
 
 
 def free(source: str) -> set[str]:

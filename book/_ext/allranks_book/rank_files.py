@@ -12,9 +12,16 @@ from pathlib import Path
 from allranks_book.explorers import PACKAGE, ROOT, bare, found_at, imports
 
 STAND_INS = ROOT / "book" / "_ext" / "page_python"
-CHECKS = ("ranks", "all_reduce")  # the chapters whose exercises a page can check
+CHECKS = (  # the chapters whose exercises, or some of them, a page can check
+    "ranks",
+    "all_reduce",
+    "context_parallel",
+    "cost_of_a_collective",
+    "one_f_one_b",
+    "parallelism_strategies",
+)
 REAL = PACKAGE / "launch"  # real ranks: `launch` is one of the stand-ins' names
-WANTED = ("ranks/replay", "explorers/space_time", "collectives/__init__")
+WANTED = ("ranks/replay", "explorers/space_time", "collectives/__init__", "schedules/__init__")
 
 
 def python_files() -> dict[str, str]:

@@ -1,10 +1,11 @@
 """What the page asks: run this program, or show its first messages. JSON both ways."""
 
+import builtins
 import json
 
 import torch
 import torch.distributed as dist
-from torch import tape
+from torch import random, tape
 
 import allranks
 from allranks.explorers import space_time
@@ -12,6 +13,21 @@ from allranks.explorers.svg import NARROW, WIDE
 from allranks.ranks.replay import Replay
 
 last = None  # the replay of the program that was run last
+
+
+plain_zip = zip
+
+
+def strict_zip(*iterables, strict=False):
+    """`zip`; MicroPython's knows no `strict`, which this book's own code uses."""
+    if strict:
+        iterables = [list(each) for each in iterables]
+        if len({len(each) for each in iterables}) > 1:
+            raise ValueError("the arguments of zip, strict, have different lengths")
+    return plain_zip(*iterables)
+
+
+builtins.zip = strict_zip
 
 
 class Library:
@@ -39,6 +55,7 @@ class Library:
         """Prepare a run."""
         dist.me = None if rank is None else (rank, world_size)
         del dist.calls[:]
+        random.generator = None
         tape.tape = script.tape
         tape.tape.at, tape.tape.busy = 0, False
 

@@ -23,6 +23,10 @@ class Count(dict):
     def __getitem__(self, key):
         return self.get(key, 0)
 
+    def total(self):
+        """All counts together."""
+        return sum(self.values())
+
 
 class trace:
     """Count what this rank communicates in a `with` block."""

@@ -3,7 +3,7 @@
 What it lacks is said so, by name. A kernel never sees it: it is shipped to pages only.
 """
 
-from . import distributed
+from . import distributed, random
 from .making import (
     allclose,
     arange,
@@ -14,6 +14,7 @@ from .making import (
     eye,
     full,
     full_like,
+    logaddexp,
     maximum,
     minimum,
     ones,
@@ -23,6 +24,7 @@ from .making import (
     zeros,
     zeros_like,
 )
+from .random import manual_seed, rand, randn
 from .storage import Size, bool_, dtype, float32, float64, int32, int64, uint8
 from .tensors import Tensor
 

@@ -131,3 +131,9 @@ def maximum(one, other):
 def minimum(one, other):
     """The smaller elements."""
     return one._with(other, "min")
+
+
+def logaddexp(one, other):
+    """log(eᵃ + eᵇ), without overflow."""
+    most, least = maximum(one, other), minimum(one, other)
+    return most + ((least - most).exp() + 1).log()

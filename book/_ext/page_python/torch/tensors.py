@@ -163,6 +163,12 @@ class Tensor(View):
         e = (self - self.amax(dim, True)).exp()
         return e / e.sum(dim, True)
 
+    @remembered
+    def logsumexp(self, dim, keepdim=False):
+        most = self.amax(dim, True)
+        whole = most + (self - most).exp().sum(dim, True).log()
+        return whole if keepdim else whole.sum(dim)
+
     def roll(self, by, dims=0):
         n = self._shape[0]
         rolled, first = self.clone(), by % n

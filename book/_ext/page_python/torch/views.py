@@ -30,6 +30,7 @@ class View:
     ndim = property(lambda self: len(self._shape))
     nbytes = property(lambda self: count(self._shape) * self.dtype.itemsize)
     T = property(lambda self: self.transpose(0, 1) if len(self._shape) > 1 else self)
+    mT = property(lambda self: self.transpose(len(self._shape) - 2, len(self._shape) - 1))
     device = "cpu"
     requires_grad = False
 
