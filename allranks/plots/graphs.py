@@ -150,12 +150,15 @@ def owned(panels, of="rank"):
     ranks = sorted(
         {int(rank) for matrix in panels.values() for row in matrix for rank in row if rank == rank}
     )
-    colours = ListedColormap([f"C{rank % 10}" for rank in ranks])
+    steps = [
+        0.9 * place / max(1, len(ranks) - 1) for place in range(len(ranks))
+    ]  # viridis without its yellow
+    colours = ListedColormap([plt.get_cmap("viridis")(step) for step in steps])
     for place, (label, matrix) in zip(axes[0], panels.items(), strict=True):
         place.imshow(matrix, cmap=colours, vmin=ranks[0] - 0.5, vmax=ranks[-1] + 0.5, interpolation="nearest")
         place.set(xticks=[], yticks=[], xlabel="keys", ylabel="queries")
         place.set_title(label, fontsize=9)
-    patches = [plt.Rectangle((0, 0), 1, 1, facecolor=f"C{rank % 10}") for rank in ranks]
+    patches = [plt.Rectangle((0, 0), 1, 1, facecolor=colour) for colour in colours.colors]
     names = [f"{of} {rank}" for rank in ranks]
     figure.legend(patches, names, loc="lower center", ncols=len(ranks), frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.1, 1, 1))
