@@ -94,6 +94,8 @@ def draw(width, *, algorithm, beside, world_size, nbytes, ranks_per_node, step, 
     return {
         "svg": picture(width, bottom, marks, chart),
         "text": words,
+        "result": result(algorithm, nbytes, links),
+        "insight": insight(both, nbytes, links),
         "steps": len(rounds) + 1,
         "idle": [] if "two_level" in both else ["ranks_per_node", "faster"],
     }
@@ -191,6 +193,29 @@ def vertical(width, x, top, high, words, at, stroke, dash, side="start"):
         line(x, top, x, top + high, stroke, 1.5, dash),
         text(x + (6 if side == "start" else -6), at, words, side, 12, stroke, True),
     ]
+
+
+def result(algorithm, nbytes, links):
+    """The time, and of what."""
+    time = seconds(links.seconds(links.costs(algorithm, nbytes)))
+    return time, f"to sum {memory_words(nbytes)} on {links.p} ranks: {NAMED[algorithm]}"
+
+
+def insight(both, nbytes, links):
+    """Which of the two is faster at this size, and why, in a sentence."""
+    costs = [links.costs(name, nbytes) for name in both]
+    times = [links.seconds(each) for each in costs]
+    ratio = max(times) / min(times)
+    if ratio < 1.005:
+        return f"At {memory_words(nbytes)} both take the same time."
+    fast, slow = (0, 1) if times[0] < times[1] else (1, 0)
+    rounds = [each.intra.rounds + each.inter.rounds for each in costs]
+    sent = [each.intra.nbytes + each.inter.nbytes for each in costs]
+    fewer = rounds[fast] < rounds[slow], sent[fast] < sent[slow] * 0.999
+    reasons = [words for words, holds in zip(("takes fewer rounds", "sends fewer bytes"), fewer) if holds]
+    why = "it " + (" and ".join(reasons) or "keeps messages inside the nodes")
+    words = f"At {memory_words(nbytes)}, {NAMED[both[fast]]} is {figures(ratio)} times as fast as "
+    return words + f"{NAMED[both[slow]]}: {why}."
 
 
 def said(both, nbytes, links):

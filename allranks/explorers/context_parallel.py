@@ -16,7 +16,7 @@ from ..attention import (
 )
 from .controls import Choice, Integer, Scale, Steps, Toggle, powers_of_two
 from .svg import WIDE, line, number, path, picture, rectangle, text
-from .words import fixed, percent, scaled
+from .words import figures, fixed, percent, scaled
 
 TITLE = "Context parallelism: the attention matrix and its owners"
 
@@ -60,9 +60,25 @@ def draw(width, *, split, causal, context_parallel, sequence, kv_heads, head_wid
     return {
         "svg": picture(width, bottom + 38, marks, drawn),
         "text": said(setting, hop, sent, carried),
+        "result": (percent(ring_efficiency(*setting)), "of the time the ranks work, if each hop waits"),
+        "insight": insight(setting),
         "steps": p + 1,
         "idle": [],
     }
+
+
+def insight(setting):
+    """Why the work is equal or not, in a sentence."""
+    _, p, split, causal = setting
+    if p == 1:
+        return "One rank has the whole sequence, and nothing travels."
+    if not causal:
+        return "Without a mask every query sees every key, and any split is equal."
+    if split == "zigzag":
+        return "Each rank has an early and a late part of the sequence: all have the same work at each hop."
+    work = rank_pairs(*setting)
+    ratio = figures(work[-1] / work[0])
+    return f"The last rank has {ratio} times the pairs of the first, and each hop waits for the slowest."
 
 
 def carries(p, sent, carried):

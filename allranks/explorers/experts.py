@@ -72,8 +72,19 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
     return {
         "svg": picture(width, bottom + 54, marks),
         "text": words,
+        "result": (percent(drops / (ranks * tokens * top_k)), "of the tokens' choices are dropped"),
+        "insight": insight(drops, lost, full, ranks),
         "idle": ["looked_at"] if ranks == 1 else [],
     }
+
+
+def insight(drops, lost, full, ranks):
+    """What the capacity buys and costs, in a sentence."""
+    where = "all-to-all" if ranks > 1 else "buffer"
+    if not drops:
+        return f"Nothing is dropped; the price is that {full} of the slots in each {where} are empty."
+    words = f"Some experts are full while {full} of all slots are empty"
+    return f"{words}, and {lost} tokens lose every expert they chose." if lost else f"{words}."
 
 
 def chosen(width, rank, routes, kept, part):

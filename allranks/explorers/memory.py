@@ -51,6 +51,14 @@ PARTS = (
     ("R", "recomputed", "rank-4"),
     ("B", "buffers", "comm"),
 )
+SMALLER = {
+    "weights": "cut the layers' matrices, the layers into stages, or shard them in ZeRO stage 3",
+    "gradients": "shard them in ZeRO stage 2, or cut the model",
+    "optimizer": "shard it in ZeRO stage 1, over more data-parallel ranks",
+    "activations": "recompute them, cut the sequence, or take a smaller micro-batch",
+    "recomputed": "cut the layer, or take a smaller micro-batch",
+    "buffers": "cut the vocabulary, or take a smaller micro-batch",
+}
 NAMES = ("papers", "DeepSpeed", "Megatron")
 # What DeepSpeed's estimator of stage 3 counts: all but the shard of the 16-bit weights.
 STAGE_3 = Recipe(0, 2, 4, 4, 4, 4)
@@ -70,6 +78,8 @@ def draw(width, *, model, layers, hidden, sequence, device, **layout):
     return {
         "svg": picture(width, top + 22 * (len(PARTS) + 2), marks),
         "text": said(model, shape, layout, rows, memory, named),
+        "result": result(rows[0][1], memory, named),
+        "insight": insight(rows[0][1]),
         "idle": idle,
     }
 
@@ -187,6 +197,19 @@ def table(rows, top, width):
             words = said_bytes(nbytes) if nbytes else "–"
             marks.append(text(first + (index + 1) * step, y, words, "end", 12, ink, not fill))
     return marks
+
+
+def result(parts, memory, named):
+    """The bytes of the fullest device by the papers, and whether they fit."""
+    fits = "fits" if sum(parts) <= memory else "does not fit"
+    return said_bytes(sum(parts)), f"on the fullest device: {fits} {named}"
+
+
+def insight(parts):
+    """What takes most, and what makes it smaller, in a sentence."""
+    nbytes, name = max((nbytes, name) for nbytes, (_, name, _) in zip(parts, PARTS))
+    what = "optimizer states" if name == "optimizer" else name
+    return f"The largest part, {percent(nbytes / sum(parts), 0)}, is {what}: {SMALLER[name]}."
 
 
 def said_bytes(nbytes):

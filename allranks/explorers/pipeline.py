@@ -76,9 +76,31 @@ def draw(width, *, schedule, beside, stages, microbatches, chunks, memory_limit,
     return {
         "svg": picture(width, top + 10 + height, marks, drawn),
         "text": " ".join(words),
+        "result": (percent(timelines[0][1].bubble_of_total), "of the step is bubble"),
+        "insight": insight(timelines, durations),
         "steps": steps + 1,
         "idle": idle,
     }
+
+
+def insight(timelines, durations):
+    """What the picture teaches at these settings, in a sentence."""
+    (name, ours), *others = timelines
+    held = figures(max(ours.peak_activations))
+    for beside, theirs in others:
+        if beside == name:
+            continue
+        gain = (theirs.makespan - ours.makespan) / theirs.makespan
+        time = f"{percent(abs(gain))} {'less' if gain > 0 else 'more'} time than"
+        time = "as long as" if abs(gain) < 0.0005 else time
+        words = f"{WORDS.get(name, name)} takes {time} {WORDS.get(beside, beside)}, and the fullest rank "
+        words += f"holds {held} micro-batches, not {figures(max(theirs.peak_activations))}."
+        return words[0].upper() + words[1:]
+    idle = figures(ours.makespan - ours.ideal)
+    words = f"Of {figures(ours.makespan, 4)} units of time {figures(ours.ideal, 4)} are work"
+    if name in ("gpipe", "one_f_one_b") and not durations["transfer"]:
+        return f"{words}. Filling and draining takes {idle}: with more micro-batches, a smaller share."
+    return f"{words}, and {idle} are waiting; the fullest rank holds {held} micro-batches."
 
 
 def make(name, stages, microbatches, chunks, memory_limit, durations):
@@ -172,13 +194,21 @@ def clock(y, end, scale, width):
     return marks
 
 
+def many(count, thing):
+    """A number of things: "1 rank", "8 micro-batches"."""
+    plural = "es" if thing[-1] == "h" else "s"
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}{plural}"
+
+
 def said(name, timeline, until):
     """The numbers of one chart in words."""
     schedule = timeline.schedule
     held = ", ".join(figures(each) for each in timeline.peak_activations)
     sentence = (
-        f"{WORDS.get(name, name)} on {schedule.stages} ranks with {schedule.microbatches} micro-batches "
-        f"takes {figures(timeline.makespan, 4)}, of which {percent(timeline.bubble_of_total)} is bubble "
+        f"{WORDS.get(name, name)} on {many(schedule.stages, 'rank')} with "
+        f"{many(schedule.microbatches, 'micro-batch')} "
+        f"takes {figures(timeline.makespan, 4)} units of time, "
+        f"of which {percent(timeline.bubble_of_total)} is bubble "
         f"({percent(timeline.bubble_of_ideal)} of the ideal {figures(timeline.ideal, 4)}; "
         f"zero-bubble rate {percent(timeline.zero_bubble_rate)}): "
         f"{fixed(timeline.ideal / timeline.makespan, 2)} of the ideal throughput. "

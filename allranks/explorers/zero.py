@@ -9,7 +9,7 @@ from ..memory.phases import zero_phases
 from ..memory.states import RECIPES
 from .controls import Choice, Integer, Scale, Steps, powers_of_two
 from .svg import WIDE, block, hatches, line, picture, rectangle, text
-from .words import counted, scaled
+from .words import counted, figures, percent, scaled
 from .zero_slices import STATES, cell, passing
 
 TITLE = "ZeRO: who holds which slice, phase by phase"
@@ -92,6 +92,7 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
     marks += totals(columns, now, bottom + 16)
     marks += device_bar(now, fullest, stage, bottom + 40, width)
     sent = sum(each.sent for each in phases)
+    plain = zero_phases(parameters, ranks, 0, dtypes, units=layers)
     words = f"sends {size(now.sent)} now, {size(sent)} in the step"
     marks.append(text(LEFT, bottom + 122, words, size=12))
     if optimizer != "device":
@@ -101,9 +102,23 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
     return {
         "svg": picture(width, bottom + 178, marks),
         "text": said(stage, ranks, parameters, dtypes, told, now, fullest, sent, phases, optimizer),
+        "result": (size(fullest), "on each rank's device at its fullest"),
+        "insight": insight(stage, ranks, fullest, sent, plain),
         "steps": len(phases),
         "idle": [] if stage == 3 else ["layers"],
     }
+
+
+def insight(stage, ranks, fullest, sent, whole):
+    """What this stage saves and costs beside stage 0, whose phases are `whole`, in a sentence."""
+    most, all_sent = max(each.device for each in whole), sum(each.sent for each in whole)
+    if ranks == 1:
+        return "On one rank there is nobody to share with, and every stage holds the same slices."
+    if not stage:
+        return f"All {ranks:,} ranks hold the same {size(most)}: the stages cut away what they repeat."
+    part = sent / all_sent
+    traffic = "as many bytes as" if abs(part - 1) < 0.001 else f"{figures(part)} times the bytes of"
+    return f"A rank holds {percent(fullest / most)} of what it does in stage 0, and sends {traffic} stage 0."
 
 
 def laid(width, stage):

@@ -43,6 +43,7 @@ def opened(site, tmp_path, open_page):
         visit.page.set_default_timeout(15_000)
         visit.page.set_viewport_size({"width": 1000, "height": 1200})
         if options.get("java_script_enabled", True):
+            visit.page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
             visit.page.dispatch_event("figure.ar-explorer form", "pointerenter")
             visit.page.locator("figure.ar-live").wait_for()
         return visit
@@ -51,7 +52,7 @@ def opened(site, tmp_path, open_page):
 
 
 def caption(page):
-    return page.locator("figcaption").inner_text()
+    return page.locator(".ar-words").inner_text()
 
 
 def after(page, act):
@@ -84,6 +85,8 @@ def shows_what_python_says(page, name):
         return
     assert page.locator(".ar-refusal:not(:empty)").count() == 0
     assert caption(page) == shown["text"]
+    if "result" in shown:
+        assert tuple(page.locator(".ar-result > *").all_inner_texts()) == shown["result"]
     assert page.evaluate(SAME_PICTURE, shown["svg"]), f"another picture than Python's at {given}"
 
 
@@ -174,7 +177,7 @@ def test_a_link_leads_to_the_setting_it_names(opened):
     fragment = f"#explorer-pipeline:schedule=zb_h1,stages=6,beside={quote('')}"
     visit = opened("pipeline", fragment)
     visit.page.wait_for_function(
-        "document.querySelector('figcaption').textContent.startsWith('ZB-H1 on 6 ranks')"
+        "document.querySelector('.ar-words').textContent.startsWith('ZB-H1 on 6 ranks')"
     )
     given = settings_of(visit.page, "pipeline")
     assert (given["schedule"], given["stages"], given["beside"]) == ("zb_h1", 6, "")
@@ -220,7 +223,7 @@ def test_where_webassembly_is_not_allowed_the_picture_stays_and_a_sentence_says_
     page.write_text(blocked, encoding="utf-8")
     visit = open_page(page.as_uri())
     visit.page.dispatch_event("form.ar-controls", "pointerenter")
-    visit.page.wait_for_function("document.querySelector('figcaption').textContent.includes('WebAssembly')")
+    visit.page.wait_for_function("document.querySelector('.ar-words').textContent.includes('WebAssembly')")
     assert caption(visit.page).startswith(explorers.draw("pipeline")["text"])
     assert visit.page.locator(".ar-wide svg").is_visible()
     visit.page.close()
