@@ -8,6 +8,7 @@ explorer refuses, or a figure that is not on the page, is a warning of the build
 from __future__ import annotations
 
 import html
+import json
 import re
 
 from docutils import nodes
@@ -18,6 +19,10 @@ from allranks import explorers
 from allranks.explorers.controls import Choice, Scale, Toggle
 
 logger = logging.getLogger(__name__)
+FIGURE = re.compile(
+    r'<figure class="ar-explorer" id="explorer-(\w+)".*?<script type="application/json">(.*?)</script>',
+    re.DOTALL,
+)
 ADDRESS = re.compile(r"explorer-(\w+):(.+)")
 
 
@@ -41,10 +46,10 @@ def values(name: str, listed: str) -> dict:
 
 def add_links(app, doctree, docname: str) -> None:
     """Replace each link to a state by one that a script can follow."""
-    figures = {
-        name
+    starts = {
+        name: json.loads(stored)["start"]
         for raw in doctree.findall(nodes.raw)
-        for name in re.findall(r'<figure class="ar-explorer" id="explorer-(\w+)"', raw.astext())
+        for name, stored in FIGURE.findall(raw.astext())
     }
     for pending in list(doctree.findall(addnodes.pending_xref)):
         address = ADDRESS.fullmatch(pending["reftarget"])
@@ -52,9 +57,9 @@ def add_links(app, doctree, docname: str) -> None:
             continue
         name, listed = address.groups()
         try:
-            if name not in figures and app.builder.format == "html":
+            if name not in starts:
                 raise ValueError(f"the page has no explorer {name}")
-            explorers.draw(name, values(name, listed))
+            explorers.draw(name, {**starts[name], **values(name, listed)})
         except ValueError as fault:
             logger.warning("a link to #%s: %s", pending["reftarget"], fault, location=pending)
         start = (
