@@ -38,13 +38,18 @@ def values(name: str, listed: str) -> dict:
         if isinstance(control, Toggle):
             found[key] = {"true": True, "false": False}.get(said, said)
         elif isinstance(control, Choice | Scale):
-            found[key] = next((value for value, _ in control.options if str(value) == said), said)
+            found[key] = next((value for value, _ in control.options if as_said(value) == said), said)
         else:
             found[key] = int(said)
     return found
 
 
-def add_links(app, doctree, docname: str) -> None:
+def as_said(value) -> str:
+    """A value as an address says it, which a script writes: 1.0 is "1"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def add_links(app, doctree) -> None:
     """Replace each link to a state by one that a script can follow."""
     starts = {
         name: json.loads(stored)["start"]
