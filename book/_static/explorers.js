@@ -100,7 +100,7 @@
 
   function explorer(figure) {
     const name = figure.dataset.explorer;
-    const { start, values, story } = JSON.parse(figure.querySelector("script").textContent);
+    const { start, values, story, marks } = JSON.parse(figure.querySelector("script").textContent);
     const form = figure.querySelector("form");
     const caption = figure.querySelector("figcaption");
     const [insight, words] = [".ar-insight", ".ar-words"].map((part) => caption.querySelector(part));
@@ -170,7 +170,9 @@
 
     function show(shown) {
       figure.dispatchEvent(new CustomEvent("ar-drawing"));
-      figure.querySelector(phone.matches ? ".ar-narrow" : ".ar-wide").innerHTML = shown.svg;
+      const picture = figure.querySelector(phone.matches ? ".ar-narrow" : ".ar-wide");
+      picture.querySelector(".ar-image").innerHTML = shown.svg;
+      lay(picture, shown.marks);
       write_words(insight, story[told()]?.words ?? shown.insight ?? "");
       write_words(words, shown.text);
       if (shown.result) [...result.children].forEach((part, i) => write_words(part, shown.result[i]));
@@ -243,6 +245,63 @@
         remember();
         figure.scrollIntoView({ block: "nearest" });
       });
+    }
+
+    // ---- marks in the picture: Python says where they are, what they are called and what they set ----
+
+    function lay(picture, over) {
+      if (!over) return;
+      const old = picture.querySelector(".ar-marks");
+      const at = old ? [...old.children].indexOf(document.activeElement) : -1;
+      old?.remove();
+      picture.insertAdjacentHTML("beforeend", over);
+      const made = [...picture.lastElementChild.children];
+      const first = made[Math.max(0, Math.min(at, made.length - 1))];
+      first?.setAttribute("tabindex", "0");
+      if (at >= 0) first?.focus({ preventScroll: true });
+    }
+
+    const names = (mark) => (mark?.dataset.light ?? "").split(" ").filter(Boolean);
+
+    function light({ target, type }) {
+      const mark = type === "pointerout" || type === "focusout" ? null : target.closest(".ar-marks > *");
+      const shared = names(mark);
+      for (const one of figure.querySelectorAll(".ar-marks > *")) {
+        one.classList.toggle("ar-lit", one === mark || names(one).some((name) => shared.includes(name)));
+      }
+    }
+
+    function press(mark) {
+      stop();
+      set(parse(mark.dataset.set));
+      remember();
+    }
+
+    const STEP = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+    function key(event) {
+      const mark = event.target.closest(".ar-marks > *");
+      if (!mark) return;
+      if (event.key === "Enter" || event.key === " ") press(mark);
+      else if (event.key in STEP) {
+        const all = [...mark.parentElement.children];
+        const next = all[all.indexOf(mark) + STEP[event.key]];
+        if (next) {
+          mark.setAttribute("tabindex", "-1");
+          next.setAttribute("tabindex", "0");
+          next.focus();
+        }
+      } else return;
+      event.preventDefault();
+      event.stopPropagation(); // a lecture turns its slides with these keys
+    }
+
+    for (const [which, over] of Object.entries(marks)) {
+      const picture = figure.querySelector(`.ar-${which}`);
+      lay(picture, over);
+      for (const type of ["pointerover", "pointerout", "focusin", "focusout"]) picture.addEventListener(type, light);
+      picture.addEventListener("click", ({ target }) => { if (target.closest(".ar-marks > *")) press(target.closest(".ar-marks > *")); });
+      picture.addEventListener("keydown", key);
     }
 
     // ---- playing steps ----

@@ -63,7 +63,7 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     in_sight = in_sight or around.primary
     chosen = settings(module.CONTROLS, given)
     shown = explorers.draw(name, chosen)
-    narrow = explorers.draw(name, chosen, NARROW)["svg"]
+    narrow = explorers.draw(name, chosen, NARROW)
     made = {
         control.name: control_html(name, control, chosen[control.name], shown) for control in module.CONTROLS
     }
@@ -80,7 +80,8 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
         if isinstance(control, (Choice, Scale))
     }
     steps = [{"settings": state, "words": step.words} for step, state in story]
-    stored = {"start": chosen, "values": values, "story": steps}
+    marks = {"wide": shown.get("marks", ""), "narrow": narrow.get("marks", "")}
+    stored = {"start": chosen, "values": values, "story": steps, "marks": marks}
     stored = json.dumps(stored, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"'
@@ -89,8 +90,8 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
         f"{story_html(story, chosen)}{controls}{folded}"
         '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
         '<button type="button" data-do="copy">Copy link</button></div></form>'
-        f'<div class="ar-picture ar-wide" {about}>{picture}</div>'
-        f'<div class="ar-picture ar-narrow" {about}>{narrow}</div>'
+        f'<div class="ar-picture ar-wide"><div class="ar-image" {about}>{picture}</div></div>'
+        f'<div class="ar-picture ar-narrow"><div class="ar-image" {about}>{narrow["svg"]}</div></div>'
         f'<script type="application/json">{stored}</script>'
         f'<figcaption aria-live="polite"><p class="ar-insight">{html.escape(told)}</p>'
         f'<p class="ar-words">{html.escape(shown["text"])}</p></figcaption></figure>'
