@@ -249,12 +249,21 @@ def packed(content: bytes) -> str:
     return base64.b64encode(deflate.compress(content) + deflate.flush()).decode()
 
 
+def without_comments(script: str) -> str:
+    """A script without its indentation and the lines that are comments."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/**"))) + "\n"
+
+
 def write_scripts(app, exception) -> None:
     """Write the interpreter, once for the whole book, and one script with the Python of each explorer."""
     if exception or app.builder.format != "html":
         return
     folder = Path(app.outdir) / "_static" / "explorers"
     folder.mkdir(exist_ok=True)
+    for name in SCRIPTS:
+        copied = folder.parent / name
+        copied.write_text(without_comments(copied.read_text(encoding="utf-8")), encoding="utf-8")
     python = {
         "loader": packed(interpreter().encode()),
         "machine": packed(capped((INTERPRETER / "micropython.wasm").read_bytes(), MEMORY)),
