@@ -93,18 +93,19 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
         f'<div class="ar-picture ar-wide"><div class="ar-image" {about}>{picture}</div></div>'
         f'<div class="ar-picture ar-narrow"><div class="ar-image" {about}>{narrow["svg"]}</div></div>'
         f'<script type="application/json">{stored}</script>'
-        f'<figcaption aria-live="polite"><p class="ar-insight">{html.escape(told)}</p>'
-        f'<p class="ar-words">{html.escape(shown["text"])}</p></figcaption></figure>'
+        f'<figcaption aria-live="polite"><div class="ar-insight">{html.escape(told)}</div>'
+        f'<div class="ar-words">{html.escape(shown["text"])}</div></figcaption></figure>'
     )
 
 
 def head_html(name: str, shown: dict) -> str:
     """What the figure is called, what it asks, and its one big result where it has one."""
     title, question = html.escape(explorers.explorer(name).TITLE), html.escape(frame(name).question)
-    head = f'<p class="ar-title" id="explorer-{name}-title">{title}</p><p class="ar-question">{question}</p>'
+    head = f'<div class="ar-title" id="explorer-{name}-title">{title}</div>'
+    head += f'<div class="ar-question">{question}</div>'
     if "result" in shown:
         value, what = map(html.escape, shown["result"])
-        head += f'<p class="ar-result"><b>{value}</b> <span>{what}</span></p>'
+        head += f'<div class="ar-result"><b>{value}</b> <span>{what}</span></div>'
     return f'<div class="ar-head">{head}</div>'
 
 
