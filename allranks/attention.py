@@ -5,13 +5,14 @@ others, which travel around a ring: at hop h, rank r has those of rank r − h (
 2023). Work is counted in pairs of a query and a key; with a causal mask a query meets no later key.
 Contiguous: rank r owns the r-th of p parts. Zig-zag: of 2p parts, rank r owns part r and part 2p−1−r, so that
 a causal mask gives every rank the same work (Grattafiori et al. 2024, section 3.3.2, who gather the keys and
-values instead).
+values instead). Where a sequence is packed of several documents, a query meets only keys of its own.
 """
 
 from .collectives import all_to_all_bytes, ring_all_gather_bytes
 from .inputs import multiple, one_of, quantity, whole
 
 SPLITS = ("contiguous", "zigzag")
+DOCUMENT_SPLITS = ("contiguous", "zigzag", "documents")
 
 
 def spans(sequence, context_parallel, split, rank):
@@ -58,25 +59,73 @@ def rank_pairs(sequence, context_parallel, split, causal):
     return [sum(hop[rank] for hop in hops) for rank in range(context_parallel)]
 
 
+def document_spans(sequence, context_parallel, split, documents, rank):
+    """`rank`'s tokens, cut where documents end: a list of (document, first, one after the last).
+
+    documents: their lengths, in order, which add up to `sequence`. Besides the two splits of `spans` there is
+    "documents": each document is split in zig-zag by itself, and the tokens that its 2p equal pieces leave
+    over are dealt out in turn, through all documents (Wang et al. 2025, section 5.1).
+    """
+    ends = _ends(sequence, documents)
+    whole("rank", rank, 0, whole("context_parallel", context_parallel) - 1)
+    one_of("split", split, DOCUMENT_SPLITS)
+    if split == "documents":
+        multiple("sequence", sequence, "context_parallel", context_parallel)
+        return _by_document(documents, ends, context_parallel, rank)
+    cut, own = [], spans(sequence, context_parallel, split, rank)
+    for document, end in enumerate(ends):
+        start = end - documents[document]
+        clipped = [(document, max(start, first), min(end, last)) for first, last in own]
+        cut += [span for span in clipped if span[1] < span[2]]
+    return cut
+
+
+def _by_document(documents, ends, ranks, rank):
+    cut, dealt = [], 0
+    for document, end in enumerate(ends):
+        piece, left = divmod(documents[document], 2 * ranks)
+        start = end - documents[document]
+        for place in (rank, 2 * ranks - 1 - rank) if piece else ():
+            cut.append((document, start + place * piece, start + (place + 1) * piece))
+        own = [at for at in range(end - left, end) if (dealt + at - end + left) % ranks == rank]
+        cut += [(document, at, at + 1) for at in own]
+        dealt += left
+    return cut
+
+
+def document_hops(sequence, context_parallel, split, documents):
+    """Pairs at each hop, as `ring_pairs`, if a query meets no later key and none of another document."""
+    ranks = range(whole("context_parallel", context_parallel))
+    own = [document_spans(sequence, context_parallel, split, documents, rank) for rank in ranks]
+    return [[_met(own[rank], own[(rank - hop) % context_parallel]) for rank in ranks] for hop in ranks]
+
+
 def document_pairs(sequence, context_parallel, split, documents):
     """Pairs that each rank computes if a query meets no later key and none of another document.
 
-    documents: their lengths, in order, which add up to `sequence`. Zig-zag makes ranks equal under a causal
-    mask alone; documents make them unequal again (Grattafiori et al. 2024, section 3.3.2).
+    Zig-zag makes ranks equal under a causal mask alone, and documents make them unequal again; the split
+    "documents" of `document_spans` makes them equal, up to the tokens that are dealt out one by one.
     """
-    parts, start = [], 0
-    for length in documents:
-        parts.append((start, start + whole("every document", length)))
-        start += length
-    if start != sequence:
-        raise ValueError(f"documents must add up to a sequence of {sequence} tokens, not to {start}")
-    counts = [0] * whole("context_parallel", context_parallel)
-    for rank in range(context_parallel):
-        for first, last in spans(sequence, context_parallel, split, rank):
-            for start, stop in parts:
-                if max(first, start) < min(last, stop):
-                    counts[rank] += pairs((max(first, start), min(last, stop)), (start, stop), True)
+    ends, counts = _ends(sequence, documents), []
+    for rank in range(whole("context_parallel", context_parallel)):
+        own = document_spans(sequence, context_parallel, split, documents, rank)
+        starts = [(ends[document] - documents[document], first, last) for document, first, last in own]
+        counts.append(sum(pairs((first, last), (start, last), True) for start, first, last in starts))
     return counts
+
+
+def whole_documents(documents, ranks):
+    """Deal out documents whole: the numbers of those that each of the ranks gets, a list of lists.
+
+    The longest first, each to the rank that has the fewest pairs so far. No key has to travel, but neither
+    pairs nor tokens are equal, and the longest document is a lower bound.
+    """
+    load, dealt = [0] * whole("ranks", ranks), [[] for _ in range(ranks)]
+    for document in sorted(range(len(documents)), key=lambda each: -documents[each]):
+        least = load.index(min(load))
+        dealt[least].append(document)
+        load[least] += documents[document] * (documents[document] + 1) // 2
+    return dealt
 
 
 def attended(sequence, context_parallel=1, documents=None):
@@ -164,3 +213,23 @@ def _checked(sequence, context_parallel, split):
     one_of("split", split, SPLITS)
     parts = context_parallel if split == "contiguous" else 2 * context_parallel
     multiple("sequence", whole("sequence", sequence), "the number of parts", parts)
+
+
+def _ends(sequence, documents):
+    """Where each of the documents ends."""
+    ends, end = [], 0
+    for length in documents:
+        end += whole("every document", length)
+        ends.append(end)
+    if end != sequence:
+        raise ValueError(f"documents must add up to a sequence of {sequence} tokens, not to {end}")
+    return ends
+
+
+def _met(queries, keys):
+    """Pairs of queries and keys, each a list of (document, first, one after the last)."""
+    keys_of = {}
+    for document, first, end in keys:
+        keys_of.setdefault(document, []).append((first, end))
+    met = [(first, end, key) for document, first, end in queries for key in keys_of.get(document, ())]
+    return sum(pairs((first, end), key, True) for first, end, key in met)

@@ -21,7 +21,7 @@ from allranks.plots.curves import (
 )
 from allranks.plots.diagrams import letters
 from allranks.plots.dots import published_runs
-from allranks.plots.graphs import blocks, cuts, networks, rank_groups, who_sends_to_whom
+from allranks.plots.graphs import blocks, cuts, networks, owned, rank_groups, who_sends_to_whom
 from allranks.plots.recorded import attempts, traces
 from allranks.plots.samples import pictures
 from allranks.plots.serving import break_even, grouped, token_times
@@ -66,6 +66,7 @@ __all__ = [
     "message_times",
     "messages",
     "networks",
+    "owned",
     "parts",
     "parts_by_model",
     "percentages",

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import ListedColormap
 
 HEIGHTS = {"nvlink": -1, "host": 0, "edge": 1, "leaf": 1, "aggregation": 2, "core": 3, "spine": 3}
 
@@ -140,4 +141,25 @@ def cuts(panels):
         place.spines[:].set_visible(False)
         place.tick_params(length=0)
     figure.tight_layout()
+    plt.show()
+
+
+def owned(panels, of="rank"):
+    """Draw whose each pair is; `panels` maps a label to a matrix of numbers (`of` what), nan for nobody's."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(2.1 * len(panels), 2.4), squeeze=False)
+    ranks = sorted(
+        {int(rank) for matrix in panels.values() for row in matrix for rank in row if rank == rank}
+    )
+    steps = [
+        0.9 * place / max(1, len(ranks) - 1) for place in range(len(ranks))
+    ]  # viridis without its yellow
+    colours = ListedColormap([plt.get_cmap("viridis")(step) for step in steps])
+    for place, (label, matrix) in zip(axes[0], panels.items(), strict=True):
+        place.imshow(matrix, cmap=colours, vmin=ranks[0] - 0.5, vmax=ranks[-1] + 0.5, interpolation="nearest")
+        place.set(xticks=[], yticks=[], xlabel="keys", ylabel="queries")
+        place.set_title(label, fontsize=9)
+    patches = [plt.Rectangle((0, 0), 1, 1, facecolor=colour) for colour in colours.colors]
+    names = [f"{of} {rank}" for rank in ranks]
+    figure.legend(patches, names, loc="lower center", ncols=len(ranks), frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     plt.show()

@@ -117,24 +117,50 @@ def test_a_slip_is_named(call, message):
         call()
 
 
-DOCUMENTS = [(8, [8]), (8, [3, 5]), (16, [1, 7, 4, 4]), (24, [24]), (24, [2, 20, 2])]
+DOCUMENTS = [(8, [8]), (8, [3, 5]), (16, [1, 7, 4, 4]), (24, [24]), (24, [2, 20, 2]), (64, [20, 4, 30, 10])]
+
+
+def owned(sequence, p, split, documents, rank):
+    """The positions of a rank, one by one, and what document each of them belongs to."""
+    spans = attention.document_spans(sequence, p, split, documents, rank)
+    return [(document, at) for document, first, end in spans for at in range(first, end)]
 
 
 @pytest.mark.parametrize("sequence, documents", DOCUMENTS)
-@pytest.mark.parametrize("p, split", [(1, "contiguous"), (2, "zigzag"), (4, "contiguous"), (4, "zigzag")])
-def test_documents_are_pairs_counted_one_by_one(sequence, documents, p, split):
+@pytest.mark.parametrize("split", attention.DOCUMENT_SPLITS)
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_every_token_of_a_document_has_one_owner_and_all_ranks_have_equally_many(
+    sequence, documents, p, split
+):
     number = [document for document, length in enumerate(documents) for _ in range(length)]
-    counted = [
-        sum(
-            number[key] == number[query]
-            for query in tokens(sequence, p, split, rank)
-            for key in range(query + 1)
-        )
-        for rank in range(p)
+    ranks = [owned(sequence, p, split, documents, rank) for rank in range(p)]
+    assert sorted(itertools.chain(*ranks), key=lambda each: each[1]) == list(zip(number, range(sequence)))
+    assert {len(each) for each in ranks} == {sequence // p}
+    if split != "documents":
+        for rank, each in enumerate(ranks):
+            assert [at for _, at in each] == sorted(tokens(sequence, p, split, rank))
+
+
+@pytest.mark.parametrize("sequence, documents", DOCUMENTS)
+@pytest.mark.parametrize("split", attention.DOCUMENT_SPLITS)
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_documents_are_pairs_counted_one_by_one(sequence, documents, p, split):
+    ranks = [owned(sequence, p, split, documents, rank) for rank in range(p)]
+    hops = [
+        [
+            sum(
+                document == other and key <= query
+                for document, query in ranks[rank]
+                for other, key in ranks[(rank - hop) % p]
+            )
+            for rank in range(p)
+        ]
+        for hop in range(p)
     ]
+    counted = [sum(hop[rank] for hop in hops) for rank in range(p)]
+    assert attention.document_hops(sequence, p, split, documents) == hops
     assert attention.document_pairs(sequence, p, split, documents) == counted
-    whole = sum(length * (length + 1) // 2 for length in documents)
-    assert sum(counted) == whole
+    assert sum(counted) == sum(length * (length + 1) // 2 for length in documents)
     if split == "zigzag":
         assert attention.attended(sequence, p, documents) == max(counted) * p / sequence**2
 
@@ -145,6 +171,43 @@ def test_zig_zag_equals_out_a_causal_mask_and_documents_undo_it():
     assert alone < attention.attended(64, 8, [8, 48, 8]) < 65 / 128
 
 
+@pytest.mark.parametrize("p, documents", [(2, [8, 40, 16]), (4, [16, 8, 40]), (8, [16, 16, 32])])
+def test_zig_zag_in_each_document_gives_all_ranks_the_same_work_at_every_hop(p, documents):
+    hops = attention.document_hops(64, p, "documents", documents)
+    assert all(len(set(hop)) == 1 for hop in hops)
+    assert len(set(attention.document_pairs(64, p, "zigzag", documents))) > 1
+
+
+@pytest.mark.parametrize("documents", [[37, 3, 11, 13], [61, 3], [1] * 64, [5, 7, 9, 43]])
+@pytest.mark.parametrize("p", [2, 4, 8])
+def test_what_does_not_divide_unbalances_by_less_than_a_row_of_each_token_dealt_out(p, documents):
+    work = attention.document_pairs(64, p, "documents", documents)
+    left = [length % (2 * p) for length in documents]
+    assert max(work) - min(work) <= sum(length * -(-rest // p) for length, rest in zip(documents, left))
+
+
+@pytest.mark.parametrize("documents", [[9, 30, 5, 5, 9, 6], [7], [4, 4, 4, 4], [8, 7, 6, 5, 4, 3]])
+def test_whole_documents_are_dealt_out_within_a_third_of_the_best(documents):
+    def most(owner):
+        return max(
+            sum(length * (length + 1) // 2 for length, each in zip(documents, owner) if each == rank)
+            for rank in range(3)
+        )
+
+    dealt = attention.whole_documents(documents, 3)
+    assert sorted(itertools.chain(*dealt)) == list(range(len(documents)))
+    owner = {document: rank for rank, each in enumerate(dealt) for document in each}
+    best = min(map(most, itertools.product(range(3), repeat=len(documents))))
+    assert most([owner[document] for document in range(len(documents))]) <= best * (4 / 3 - 1 / 9)
+    # a bound of Graham 1969, for the longest first
+
+
 def test_documents_that_are_not_the_sequence_are_refused():
     with pytest.raises(ValueError, match="documents must add up to a sequence of 8 tokens, not to 7"):
         attention.document_pairs(8, 2, "zigzag", [3, 4])
+    with pytest.raises(ValueError, match="sequence must be a multiple of context_parallel = 4"):
+        attention.document_spans(7, 4, "documents", [3, 4], 0)
+    with pytest.raises(ValueError, match="split must be one of 'contiguous', 'zigzag', 'documents'"):
+        attention.document_pairs(8, 2, "striped", [3, 5])
+    with pytest.raises(ValueError, match="rank must be a whole number from 0 to 1"):
+        attention.document_spans(8, 2, "documents", [3, 5], 2)

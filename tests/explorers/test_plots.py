@@ -315,3 +315,15 @@ def test_letters_of_a_second_chunk_are_small_and_half_as_long():
     first, second = plots.letters(two, simulate(two)).split("\n")
     assert first.startswith("rank 0  FFFfbwf")
     assert len(first) == len(second) == len("rank 0  ") + 2 * simulate(two).makespan
+
+
+def test_a_matrix_shows_who_computes_what_and_nothing_where_nobody_does():
+    nan = float("nan")
+    plots.owned({"one": [[0, nan], [1, 1]], "other": [[2, nan], [nan, 2]]})
+    one, other = plt.gcf().axes
+    assert [one.get_title(), other.get_title()] == ["one", "other"]
+    assert one.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+    assert len({tuple(one.images[0].to_rgba(rank)) for rank in (0, 1, 2)}) == 3
+    assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["rank 0", "rank 1", "rank 2"]
+    plots.owned({"one": [[3.0]]}, of="document")
+    assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["document 3"]
