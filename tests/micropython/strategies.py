@@ -265,6 +265,11 @@ HERE = {
     "collectives.bucketed_backward.sizes": choice([10**6, 2 * 10**6, 5]),
     "collectives.bucketed_backward.backward": choice(0.05, 1),
     "collectives.bucketed_backward.algorithm": choice("ring", "double_tree"),
+    "collectives.(beside_a_product|decomposed).(communication|product)": choice(0.25, 1.5, 3),
+    "dispatchers.*.routes": choice([[[0, 3], [1, 2]], [[2, 3]], [[0, 1]], []]),
+    "dispatchers.*.experts": choice(4, 8),
+    "dispatchers.*.ranks": choice(4),
+    "dispatchers.*.per_node": choice(1, 2, 4),
     "topology.traffic.sizes": choice({"tp": 2, "pp": 2}, {"tp": 4, "cp": 2, "dp": 3}, {}),
     "topology.fat_tree_switches.ports": choice(64, 48),
     # Graphs are small: MicroPython's hash of a tuple is a sum, so a dict of n nodes takes it about n² steps.
