@@ -1,4 +1,4 @@
-"""How were ten famous models trained? Layout, hours and stated utilisation of each, with their sources.
+"""How were nine famous models trained? Layout, hours and stated utilisation of each, with their sources.
 
 Every number that a source prints is named by its entry in the ledger of claims and read there, so none is
 typed twice. Shapes and layouts are those that these entries describe. What nobody published is None.
@@ -22,7 +22,7 @@ class Case(namedtuple("Case", FIELDS)):
     (devices, hours) of entries, where "1" are hours of all devices together. pace: an entry, and tokens a
     second of the whole machine for each of what it prints. model: a `Transformer`, layout: a `plan.Layout`,
     if it is dense and printed. axes: the product in words. links: inside a node and between nodes. recipe:
-    options of the planner. why: they chose it, in a few words.
+    options of the planner. why: what decided the layout, in a few words.
     """
 
 
