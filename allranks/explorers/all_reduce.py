@@ -21,7 +21,7 @@ from ..collectives import (
 )
 from .all_reduce_grid import Grid, lanes
 from .controls import Choice, Integer, Scale, Steps, decades
-from .svg import WIDE, line, number, path, picture, text
+from .svg import WIDE, line, mark, marks_over, number, path, picture, text
 from .words import figures, scaled, seconds
 
 TITLE = "All-reduce, round by round"
@@ -94,6 +94,11 @@ def draw(width, *, algorithm, beside, world_size, nbytes, ranks_per_node, step, 
     return {
         "svg": picture(width, bottom, marks, chart),
         "text": words,
+        "marks": marks_over(
+            width, bottom, touched(width, bottom, both, links) + grid.rounds(step, len(rounds))
+        ),
+        "result": result(algorithm, nbytes, links),
+        "insight": insight(both, nbytes, links),
         "steps": len(rounds) + 1,
         "idle": [] if "two_level" in both else ["ranks_per_node", "faster"],
     }
@@ -183,6 +188,28 @@ def times(width, top, both, nbytes, links):
     return marks, y0 + high + 28
 
 
+def touched(width, bottom, both, links):
+    """Places of the chart, one for each size of a message, and the two names."""
+    left, right, y = 54, 8, bottom - 218
+    scale = (width - left - right) / (LARGEST - SMALLEST)
+    sizes = next(control.options for control in CONTROLS if control.name == "nbytes")
+    edges = [math.log10(size) - SMALLEST for size, _ in sizes]
+    marks = []
+    for place, (size, words) in enumerate(sizes):
+        first = (edges[place - 1] + edges[place]) / 2 if place else 0
+        last = (edges[place] + edges[place + 1]) / 2 if place + 1 < len(sizes) else edges[place]
+        times = [f"{NAMED[name]} {seconds(links.seconds(links.costs(name, size)))}" for name in both]
+        words = f"{words}: {', '.join(times if both[0] != both[1] else times[:1])}"
+        marks.append(mark(left + first * scale, y, (last - first) * scale, 190, f"nbytes={size}", words))
+    if both[0] != both[1]:
+        wide = 40 + 6.8 * len(NAMED[both[0]])
+        words = f"{NAMED[both[1]]}: play its rounds"
+        swapped = f"algorithm={both[1]},beside={both[0]},step=0"
+        x, across = left + wide + 4, 40 + 6.8 * len(NAMED[both[1]])
+        marks.append(mark(x, y - 30, min(across, width - x), 24, swapped, words))
+    return marks
+
+
 def vertical(width, x, top, high, words, at, stroke, dash, side="start"):
     """A line at a size, with its words on `side`, or on the other where there is no room."""
     needed = 6.8 * len(words) + 8
@@ -191,6 +218,29 @@ def vertical(width, x, top, high, words, at, stroke, dash, side="start"):
         line(x, top, x, top + high, stroke, 1.5, dash),
         text(x + (6 if side == "start" else -6), at, words, side, 12, stroke, True),
     ]
+
+
+def result(algorithm, nbytes, links):
+    """The time, and of what."""
+    time = seconds(links.seconds(links.costs(algorithm, nbytes)))
+    return time, f"to sum {memory_words(nbytes)} on {links.p} ranks: {NAMED[algorithm]}"
+
+
+def insight(both, nbytes, links):
+    """Which of the two is faster at this size, and why, in a sentence."""
+    costs = [links.costs(name, nbytes) for name in both]
+    times = [links.seconds(each) for each in costs]
+    ratio = max(times) / min(times)
+    if ratio < 1.005:
+        return f"At {memory_words(nbytes)} both take the same time."
+    fast, slow = (0, 1) if times[0] < times[1] else (1, 0)
+    rounds = [each.intra.rounds + each.inter.rounds for each in costs]
+    sent = [each.intra.nbytes + each.inter.nbytes for each in costs]
+    fewer = rounds[fast] < rounds[slow], sent[fast] < sent[slow] * 0.999
+    reasons = [words for words, holds in zip(("takes fewer rounds", "sends fewer bytes"), fewer) if holds]
+    why = "it " + (" and ".join(reasons) or "keeps messages inside the nodes")
+    words = f"At {memory_words(nbytes)}, {NAMED[both[fast]]} is {figures(ratio)} times as fast as "
+    return words + f"{NAMED[both[slow]]}: {why}."
 
 
 def said(both, nbytes, links):

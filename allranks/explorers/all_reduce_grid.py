@@ -3,7 +3,7 @@
 A row for each rank and a column for each chunk; left of each column runs a lane for the arrows.
 """
 
-from .svg import WIDE, number, path, text
+from .svg import WIDE, mark, number, path, text
 
 
 def lanes(moves):
@@ -96,6 +96,24 @@ class Grid:
             path("".join(reached), "comm", 2),
             path("".join(lines), "comm", 1.5),
             path("".join(heads), None, fill="comm"),
+        ]
+
+    def rounds(self, step, many):
+        """The ranks as places: a click plays the next round."""
+        after = step + 1 if step < many else 0
+        words = f"play round {after} of {many}" if after else "back to the start"
+        row, wide = self.row, self.chunks * self.column
+        return [
+            mark(
+                0,
+                self.top + rank * row,
+                self.left + wide,
+                row - 4,
+                f"step={after}",
+                f"rank {rank}: {words}",
+                f"r{rank}",
+            )
+            for rank in range(self.p)
         ]
 
     def key(self):

@@ -15,8 +15,8 @@ from ..attention import (
     spans,
 )
 from .controls import Choice, Integer, Scale, Steps, Toggle, powers_of_two
-from .svg import WIDE, line, number, path, picture, rectangle, text
-from .words import fixed, percent, scaled
+from .svg import WIDE, line, mark, marks_over, number, path, picture, rectangle, text
+from .words import figures, fixed, percent, scaled
 
 TITLE = "Context parallelism: the attention matrix and its owners"
 
@@ -46,11 +46,13 @@ def draw(width, *, split, causal, context_parallel, sequence, kv_heads, head_wid
     setting = (sequence, p, split, causal)
     hops, hop = ring_pairs(*setting), step - 1
     marks, top = matrix(width, setting, hop)
+    touch = squares(width, setting, hop)
     if width == WIDE:
         marks += aside(450, 34, 270, setting, hop)
     else:
         marks += aside(0, top + 34, width, setting, hop)
         top += 34 + 12 + 24 * p
+    touch += hop_places(width, top + 42, hops, hop)
     drawn, bottom = clock(width, top + 42, hops, hop)
     sent = hop_bytes(sequence, p, kv_heads, head_width)
     carried = ring_bytes(sequence, p, kv_heads, head_width)
@@ -60,9 +62,26 @@ def draw(width, *, split, causal, context_parallel, sequence, kv_heads, head_wid
     return {
         "svg": picture(width, bottom + 38, marks, drawn),
         "text": said(setting, hop, sent, carried),
+        "marks": marks_over(width, bottom + 38, touch),
+        "result": (percent(ring_efficiency(*setting)), "of the time the ranks work, if each hop waits"),
+        "insight": insight(setting),
         "steps": p + 1,
         "idle": [],
     }
+
+
+def insight(setting):
+    """Why the work is equal or not, in a sentence."""
+    _, p, split, causal = setting
+    if p == 1:
+        return "One rank has the whole sequence, and nothing travels."
+    if not causal:
+        return "Without a mask every query sees every key, and any split is equal."
+    if split == "zigzag":
+        return "Each rank has an early and a late part of the sequence: all have the same work at each hop."
+    work = rank_pairs(*setting)
+    ratio = figures(work[-1] / work[0])
+    return f"The last rank has {ratio} times the pairs of the first, and each hop waits for the slowest."
 
 
 def carries(p, sent, carried):
@@ -121,6 +140,37 @@ def matrix(width, setting, hop):
         if solid[rank]:
             grid.append(path("".join(solid[rank]), None, fill=fill))
     return [back] + marks + grid + labels, 40 + side
+
+
+def squares(width, setting, hop):
+    """Places: the squares of the matrix while they are few; a click goes to the hop that computes one."""
+    p, causal = setting[1], setting[3]
+    side = 360 if width == WIDE else 300
+    parts, cell, marks = owners(setting), side / (2 * p), []
+    for row, (_, _, rank) in enumerate(parts if p <= 4 else ()):
+        for column, (_, _, owner) in enumerate(parts):
+            if causal and column > row:
+                continue
+            when = (rank - owner) % p
+            words = f"queries of rank {rank}, keys of rank {owner}: computed at hop {when}"
+            sets = f"step={0 if when == hop else when + 1}"
+            x, y = LEFT + column * cell, 40 + row * cell
+            marks.append(mark(x, y, cell - 1, cell - 1, sets, words, f"h{when}"))
+    return marks
+
+
+def hop_places(width, top, hops, hop):
+    """Places: the hops on the clock; a click goes to one, or back to all."""
+    p, end, start, marks = len(hops), sum(max(each) for each in hops), 0, []
+    row, room = 26 if p <= 4 else 20, width - LEFT - 4
+    for index, pairs in enumerate(hops):
+        busy = sum(each > 0 for each in pairs)
+        words = f"hop {index}: {busy} of {p} ranks compute"
+        sets = f"step={0 if index == hop else index + 1}"
+        x, wide = LEFT + room * start / end, room * max(pairs) / end
+        marks.append(mark(x, top + 8, wide - 1, 18 + p * row, sets, words, f"h{index}"))
+        start += max(pairs)
+    return marks
 
 
 def aside(x, y, width, setting, hop):

@@ -19,7 +19,7 @@ from ..experts import (
     route_ranks,
 )
 from .controls import Integer, Scale, powers_of_two
-from .svg import WIDE, line, picture, rectangle, text
+from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
 from .words import figures, fixed, percent, scaled
 
 TITLE = "Experts: routing, drops, load and all-to-alls"
@@ -48,8 +48,10 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
     sent = dispatch_bytes(experts, capacity, hidden, ranks)
     rank = min(looked_at, ranks - 1)
     marks, top = chosen(width, rank, routes[rank], dispatches[rank].kept, experts // ranks)
+    touch = sent_to(width, top + 34, dispatches, capacity)
     drawn, top = buffers(width, top + 34, dispatches, capacity)
     marks += drawn
+    touch += worked_on(width, top + 34, dispatches, capacity)
     drawn, bottom = loads(width, top + 34, dispatches, capacity)
     marks += drawn
     size = f"{scaled(sent, 'B')} a rank"
@@ -72,8 +74,20 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
     return {
         "svg": picture(width, bottom + 54, marks),
         "text": words,
+        "marks": marks_over(width, bottom + 54, touch),
+        "result": (percent(drops / (ranks * tokens * top_k)), "of the tokens' choices are dropped"),
+        "insight": insight(drops, lost, full, ranks),
         "idle": ["looked_at"] if ranks == 1 else [],
     }
+
+
+def insight(drops, lost, full, ranks):
+    """What the capacity buys and costs, in a sentence."""
+    where = "all-to-all" if ranks > 1 else "buffer"
+    if not drops:
+        return f"Nothing is dropped; the price is that {full} of the slots in each {where} are empty."
+    words = f"Some experts are full while {full} of all slots are empty"
+    return f"{words}, and {lost} tokens lose every expert they chose." if lost else f"{words}."
 
 
 def chosen(width, rank, routes, kept, part):
@@ -143,6 +157,37 @@ def buffers(width, top, dispatches, capacity):
             elif missing:
                 marks.append(text(x + long - 6, y + 15, f"−{missing}", "end", 12, "alarm", True))
     return marks, top + len(dispatches) * row
+
+
+def sent_to(width, top, dispatches, capacity):
+    """Places: what a rank sends, to each expert while they are few; a click looks at its tokens."""
+    count, ranks = len(dispatches[0].taken), len(dispatches)
+    cell = (width - LEFT) / count
+    row, marks = 42 if cell < 46 else 30, []
+    for source, each in enumerate(dispatches):
+        y, sets = top + 70 + source * row, f"looked_at={source}"
+        words = f"rank {source}: look at its tokens"
+        marks.append(mark(0, y, LEFT - 4, row - 4, sets, words, f"r{source}"))
+        for expert in range(count if ranks * count <= 32 else 0):
+            missing = each.wanted[expert] - each.taken[expert]
+            words = f"rank {source} to expert {expert}: {each.taken[expert]} of {capacity} slots"
+            words += f", {missing} dropped"
+            x = LEFT + expert * cell
+            marks.append(mark(x, y, cell - 3, row - 4, sets, words, f"r{source} e{expert}"))
+    return marks
+
+
+def worked_on(width, top, dispatches, capacity):
+    """Places: the experts; a click looks at the tokens of the rank that holds one."""
+    count, room = len(dispatches[0].taken), capacity * len(dispatches)
+    cell, part, marks = (width - LEFT) / count, count // len(dispatches), []
+    for expert in range(count):
+        taken = sum(each.taken[expert] for each in dispatches)
+        owner = expert // part
+        words = f"expert {expert} on rank {owner}: {taken} tokens, room for {room}"
+        x, lights = LEFT + expert * cell, f"e{expert}"
+        marks.append(mark(x, top + 24, cell - 3, 115, f"looked_at={owner}", words, lights))
+    return marks
 
 
 def loads(width, top, dispatches, capacity):

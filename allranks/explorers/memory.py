@@ -13,7 +13,7 @@ from ..memory.training import stage_layers, training_bytes
 from ..transformer import PRESETS, decoder, megatron, parameters
 from ..transformer.sizes import Transformer
 from .controls import Choice, Integer, Scale, Toggle, powers_of_two
-from .svg import WIDE, block, line, picture, rectangle, text
+from .svg import WIDE, block, line, mark, marks_over, picture, rectangle, text
 from .words import counted, percent, scaled
 
 TITLE = "The memory of a training, by three calculators"
@@ -51,6 +51,14 @@ PARTS = (
     ("R", "recomputed", "rank-4"),
     ("B", "buffers", "comm"),
 )
+SMALLER = {
+    "weights": "cut the layers' matrices, the layers into stages, or shard them in ZeRO stage 3",
+    "gradients": "shard them in ZeRO stage 2, or cut the model",
+    "optimizer": "shard it in ZeRO stage 1, over more data-parallel ranks",
+    "activations": "recompute them, cut the sequence, or take a smaller micro-batch",
+    "recomputed": "cut the layer, or take a smaller micro-batch",
+    "buffers": "cut the vocabulary, or take a smaller micro-batch",
+}
 NAMES = ("papers", "DeepSpeed", "Megatron")
 # What DeepSpeed's estimator of stage 3 counts: all but the shard of the 16-bit weights.
 STAGE_3 = Recipe(0, 2, 4, 4, 4, 4)
@@ -64,12 +72,16 @@ def draw(width, *, model, layers, hidden, sequence, device, **layout):
     memory, named = ACCELERATORS[device].memory, dict(DEVICES)[device]
     marks, top = drawn(rows, memory, named, width)
     marks += table(rows, top, width)
+    touch = touched(rows, memory, top, width, layout)
     idle = [] if model == "own" else ["layers", "hidden"]
     if layout["tensor"] == 1:
         idle.append("split")
     return {
         "svg": picture(width, top + 22 * (len(PARTS) + 2), marks),
         "text": said(model, shape, layout, rows, memory, named),
+        "marks": marks_over(width, top + 22 * (len(PARTS) + 2), touch),
+        "result": result(rows[0][1], memory, named),
+        "insight": insight(rows[0][1]),
         "idle": idle,
     }
 
@@ -168,6 +180,31 @@ def drawn(rows, memory, named, width):
     return marks, top + 12
 
 
+def remedies(layout):
+    """For each of PARTS the setting that makes it smaller, and what that is called."""
+    stage, b = layout["stage"], max(layout["microbatch"] // 2, 1)
+    again = "full" if layout["recomputation"] == "selective" or layout["tiles"] else "selective"
+    found = [(f"stage={max(stage, least)}", f"ZeRO stage {max(stage, least)}") for least in (3, 2, 1)]
+    found.append((f"recomputation={again}", f"recompute {dict(RECOMPUTED)[again]}"))
+    return found + 2 * [(f"microbatch={b}", f"a micro-batch of {b}")]
+
+
+def touched(rows, memory, bottom, width, layout):
+    """Places: each part in the bars and in the table; a click tries what makes it smaller."""
+    scale = width / (1.03 * max(max(sum(parts) for _, parts in rows if parts), memory))
+    marks = []
+    for index, ((letter, name, _), (sets, words)) in enumerate(zip(PARTS, remedies(layout))):
+        nbytes = rows[0][1][index]
+        words = f"{name}, {said_bytes(nbytes) if nbytes else 'none'}: try {words}"
+        for bar, (_, parts) in enumerate(rows):
+            wide = parts[index] * scale if parts else 0
+            if wide >= 8:
+                x = sum(parts[:index]) * scale
+                marks.append(mark(x, 68 + 84 * bar, wide, 24, sets, words, letter))
+        marks.append(mark(0, bottom + 22 + 22 * index, width, 21, sets, words, letter))
+    return marks
+
+
 def table(rows, top, width):
     """The bytes of each part by each calculator."""
     first, marks = width - (330 if width == WIDE else 232), []
@@ -187,6 +224,19 @@ def table(rows, top, width):
             words = said_bytes(nbytes) if nbytes else "–"
             marks.append(text(first + (index + 1) * step, y, words, "end", 12, ink, not fill))
     return marks
+
+
+def result(parts, memory, named):
+    """The bytes of the fullest device by the papers, and whether they fit."""
+    fits = "fits" if sum(parts) <= memory else "does not fit"
+    return said_bytes(sum(parts)), f"on the fullest device: {fits} {named}"
+
+
+def insight(parts):
+    """What takes most, and what makes it smaller, in a sentence."""
+    nbytes, name = max((nbytes, name) for nbytes, (_, name, _) in zip(parts, PARTS))
+    what = "optimizer states" if name == "optimizer" else name
+    return f"The largest part, {percent(nbytes / sum(parts), 0)}, is {what}: {SMALLER[name]}."
 
 
 def said_bytes(nbytes):

@@ -7,7 +7,7 @@ split shows both. What is not filled is the bubble. Times and peaks are those of
 from ..schedules import SCHEDULES
 from ..simulate import simulate
 from .controls import Choice, Integer, Scale, Steps
-from .svg import WIDE, bars, hatches, legend, line, number, picture, rectangle, text
+from .svg import WIDE, bars, hatches, legend, line, mark, marks_over, number, picture, rectangle, text
 from .words import figures, fixed, percent
 
 TITLE = "Pipeline schedules on a clock"
@@ -43,7 +43,7 @@ CONTROLS = (
     Integer("memory_limit", "memory limit", 1, 32, 8),
     Steps("moment", "moment (0 shows all)", 0),
 )
-MOST_MOMENTS = 240
+MOST_MOMENTS, MOST_MARKS = 240, 24
 LEFT, RIGHT = 54, 62
 
 
@@ -69,6 +69,7 @@ def draw(width, *, schedule, beside, stages, microbatches, chunks, memory_limit,
         ("backward-weight", "weight gradient", True),
         ("idle", "bubble", False),
     )
+    touch = moments(top, width, end, steps, moment) + names_of(timelines, width)
     drawn, height = legend(LEFT, top + 18, width - LEFT, entries, f"pipeline-{width}")
     idle = [] if {schedule, beside} & set(WITH_CHUNKS) else ["chunks"]
     if "zero_bubble" not in (schedule, beside):
@@ -76,9 +77,70 @@ def draw(width, *, schedule, beside, stages, microbatches, chunks, memory_limit,
     return {
         "svg": picture(width, top + 10 + height, marks, drawn),
         "text": " ".join(words),
+        "marks": marks_over(width, top + 10 + height, touch),
+        "result": (percent(timelines[0][1].bubble_of_total), "of the step is bubble"),
+        "insight": insight(timelines, durations),
         "steps": steps + 1,
         "idle": idle,
     }
+
+
+def moments(bottom, width, end, steps, moment):
+    """Places on the clock of all charts: a click moves the line of the moment there."""
+    apart = (steps + MOST_MARKS - 1) // MOST_MARKS
+    wide = (width - LEFT - RIGHT) * apart / steps
+    made = []
+    for at in range(apart, steps + 1, apart):
+        what, sets = ("show all", 0) if at == moment else ("show what each rank holds", at)
+        words, x = (
+            f"after {figures(end * at / steps)} units of time: {what}",
+            LEFT + (at // apart - 0.5) * wide,
+        )
+        made.append(mark(x, 24, wide, bottom - 50, f"moment={sets}", words))
+    return made
+
+
+def names_of(timelines, width):
+    """The names of two charts: a click on one leaves it alone."""
+    if len(timelines) < 2:
+        return []
+    high = 24 + timelines[0][1].schedule.stages * row_of(timelines[0][1].schedule.stages) + 26
+    return [
+        mark(
+            0,
+            place * high,
+            width / 2,
+            22,
+            f"schedule={name},beside=",
+            f"{WORDS.get(name, name)}: show it alone",
+        )
+        for place, (name, _) in enumerate(timelines)
+    ]
+
+
+def row_of(stages):
+    """How high the row of a rank is."""
+    return 26 if stages <= 4 else 20 if stages <= 8 else 15
+
+
+def insight(timelines, durations):
+    """What the picture teaches at these settings, in a sentence."""
+    (name, ours), *others = timelines
+    held = figures(max(ours.peak_activations))
+    for beside, theirs in others:
+        if beside == name:
+            continue
+        gain = (theirs.makespan - ours.makespan) / theirs.makespan
+        time = f"{percent(abs(gain))} {'less' if gain > 0 else 'more'} time than"
+        time = "as long as" if abs(gain) < 0.0005 else time
+        words = f"{WORDS.get(name, name)} takes {time} {WORDS.get(beside, beside)}, and the fullest rank "
+        words += f"holds {held} micro-batches, not {figures(max(theirs.peak_activations))}."
+        return words[0].upper() + words[1:]
+    idle = figures(ours.makespan - ours.ideal)
+    words = f"Of {figures(ours.makespan, 4)} units of time {figures(ours.ideal, 4)} are work"
+    if name in ("gpipe", "one_f_one_b") and not durations["transfer"]:
+        return f"{words}. Filling and draining takes {idle}: with more micro-batches, a smaller share."
+    return f"{words}, and {idle} are waiting; the fullest rank holds {held} micro-batches."
 
 
 def make(name, stages, microbatches, chunks, memory_limit, durations):
@@ -96,7 +158,7 @@ def chart(name, timeline, top, width, end, until, share):
     share: the part of a backward that is input gradient.
     """
     stages = timeline.schedule.stages
-    row = 26 if stages <= 4 else 20 if stages <= 8 else 15
+    row = row_of(stages)
     scale = (width - LEFT - RIGHT) / end
     marks = [text(0, top + 16, WORDS.get(name, name), bold=True)]
     words, held = "holds at most", timeline.peak_activations
@@ -172,13 +234,21 @@ def clock(y, end, scale, width):
     return marks
 
 
+def many(count, thing):
+    """A number of things: "1 rank", "8 micro-batches"."""
+    plural = "es" if thing[-1] == "h" else "s"
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}{plural}"
+
+
 def said(name, timeline, until):
     """The numbers of one chart in words."""
     schedule = timeline.schedule
     held = ", ".join(figures(each) for each in timeline.peak_activations)
     sentence = (
-        f"{WORDS.get(name, name)} on {schedule.stages} ranks with {schedule.microbatches} micro-batches "
-        f"takes {figures(timeline.makespan, 4)}, of which {percent(timeline.bubble_of_total)} is bubble "
+        f"{WORDS.get(name, name)} on {many(schedule.stages, 'rank')} with "
+        f"{many(schedule.microbatches, 'micro-batch')} "
+        f"takes {figures(timeline.makespan, 4)} units of time, "
+        f"of which {percent(timeline.bubble_of_total)} is bubble "
         f"({percent(timeline.bubble_of_ideal)} of the ideal {figures(timeline.ideal, 4)}; "
         f"zero-bubble rate {percent(timeline.zero_bubble_rate)}): "
         f"{fixed(timeline.ideal / timeline.makespan, 2)} of the ideal throughput. "

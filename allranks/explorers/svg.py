@@ -101,6 +101,27 @@ def circle(x, y, r, fill="tint", stroke=None, title=None):
     return f"{at}><title>{escape(title)}</title></circle>" if title else f"{at}/>"
 
 
+def mark(x, y, width, height, sets, words, lights=""):
+    """A place of the picture that answers: `words` say what it is, a click sets "name=value,…".
+
+    lights: one name or more; a place under the pointer lights all that share a name with it.
+    """
+    at = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
+    said = escape(words)
+    lit = f' data-light="{lights}"' if lights else ""
+    return (
+        f'<rect {at} role="button" tabindex="-1" data-set="{sets}"{lit} aria-label="{said}">'
+        f"<title>{said}</title></rect>"
+    )
+
+
+def marks_over(width, height, marks):
+    """The places that answer, as a picture of their own to lie over one of the same size."""
+    box = f'viewBox="0 0 {number(width)} {number(height)}"'
+    label = "What the picture shows; a mark sets a control, arrow keys go from mark to mark"
+    return f'<svg class="ar-marks" {box} role="group" aria-label="{label}">{"".join(marks)}</svg>'
+
+
 def hatches(mark):
     """Patterns for `bars` and `block`: for each kind of work its colour, under stripes of its own.
 

@@ -8,8 +8,8 @@ from ..hardware import ACCELERATORS
 from ..memory.phases import zero_phases
 from ..memory.states import RECIPES
 from .controls import Choice, Integer, Scale, Steps, powers_of_two
-from .svg import WIDE, block, hatches, line, picture, rectangle, text
-from .words import counted, scaled
+from .svg import WIDE, block, hatches, line, mark, marks_over, picture, rectangle, text
+from .words import counted, figures, percent, scaled
 from .zero_slices import STATES, cell, passing
 
 TITLE = "ZeRO: who holds which slice, phase by phase"
@@ -92,6 +92,7 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
     marks += totals(columns, now, bottom + 16)
     marks += device_bar(now, fullest, stage, bottom + 40, width)
     sent = sum(each.sent for each in phases)
+    plain = zero_phases(parameters, ranks, 0, dtypes, units=layers)
     words = f"sends {size(now.sent)} now, {size(sent)} in the step"
     marks.append(text(LEFT, bottom + 122, words, size=12))
     if optimizer != "device":
@@ -101,9 +102,28 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
     return {
         "svg": picture(width, bottom + 178, marks),
         "text": said(stage, ranks, parameters, dtypes, told, now, fullest, sent, phases, optimizer),
+        "marks": marks_over(
+            width,
+            bottom + 178,
+            touched(columns, now, stage, step, len(phases), bottom, width, weights == "device"),
+        ),
+        "result": (size(fullest), "on each rank's device at its fullest"),
+        "insight": insight(stage, ranks, fullest, sent, plain),
         "steps": len(phases),
         "idle": [] if stage == 3 else ["layers"],
     }
+
+
+def insight(stage, ranks, fullest, sent, whole):
+    """What this stage saves and costs beside stage 0, whose phases are `whole`, in a sentence."""
+    most, all_sent = max(each.device for each in whole), sum(each.sent for each in whole)
+    if ranks == 1:
+        return "On one rank there is nobody to share with, and every stage holds the same slices."
+    if not stage:
+        return f"All {ranks:,} ranks hold the same {size(most)}: the stages cut away what they repeat."
+    part = sent / all_sent
+    traffic = "as many bytes as" if abs(part - 1) < 0.001 else f"{figures(part)} times the bytes of"
+    return f"A rank holds {percent(fullest / most)} of what it does in stage 0, and sends {traffic} stage 0."
 
 
 def laid(width, stage):
@@ -114,6 +134,23 @@ def laid(width, stage):
     wide = (inner - 3 * gap - last) / 3
     columns = [(LEFT + index * (wide + gap), wide) for index in range(3)]
     return columns + [(LEFT + 3 * (wide + gap), last)] if stage >= 2 else columns
+
+
+def touched(columns, now, stage, step, many, bottom, width, whole):
+    """Places: the three states, each of which becomes sharded or whole, and the phase.
+
+    whole: the stage may change, since weights are on the device.
+    """
+    after = (step + 1) % many
+    marks = [
+        mark(width - 110, 0, 110, 24, f"phase={after}", f"phase {step} of {many - 1}: go to phase {after}")
+    ]
+    for index, ((x, wide), (name, _)) in enumerate(zip(columns, STATES if whole else ())):
+        cuts = 3 - index
+        sets, words = (cuts - 1, "hold it whole") if stage >= cuts else (cuts, "shard it")
+        words = f"{name}, {size(held(now)[index])} on each rank: {words}, ZeRO stage {sets}"
+        marks.append(mark(x, TOP - 38, wide, bottom - TOP + 60, f"stage={sets}", words, f"s{index}"))
+    return marks
 
 
 def headers(columns, dtypes, stage, places):

@@ -100,9 +100,12 @@
 
   function explorer(figure) {
     const name = figure.dataset.explorer;
-    const { start, values } = JSON.parse(figure.querySelector("script").textContent);
+    const { start, values, story, marks } = JSON.parse(figure.querySelector("script").textContent);
     const form = figure.querySelector("form");
     const caption = figure.querySelector("figcaption");
+    const [insight, words] = [".ar-insight", ".ar-words"].map((part) => caption.querySelector(part));
+    const result = figure.querySelector(".ar-result");
+    const steppers = [...form.querySelectorAll('[data-do="tell"]')];
     const controls = [...form.elements].filter((element) => element.name);
     let given = { ...start };
     let drawing = false;
@@ -136,6 +139,7 @@
         const mine = sentence && (sentence.split(" ")[0] === control.name || (!controls.some((one) => one.name === sentence.split(" ")[0]) && control === controls[0]));
         figure.querySelector(`#${CSS.escape(control.id)}-refusal`).textContent = mine ? `${sentence}.` : "";
         control.toggleAttribute("aria-invalid", Boolean(mine));
+        if (mine) control.closest("details")?.setAttribute("open", "");
       }
       figure.classList.toggle("ar-stale", Boolean(sentence));
       if (sentence) figure.dispatchEvent(new CustomEvent("ar-refused"));
@@ -158,7 +162,7 @@
         stop();
         form.inert = true;
         if (!(error instanceof Reason)) console.error(error);
-        caption.textContent += ` This figure stays as it is: ${error instanceof Reason ? error.message : FAULT}.`;
+        words.textContent += ` This figure stays as it is: ${error instanceof Reason ? error.message : FAULT}.`;
         figure.dispatchEvent(new CustomEvent("ar-failed"));
       }
       figure.removeAttribute("aria-busy");
@@ -166,8 +170,12 @@
 
     function show(shown) {
       figure.dispatchEvent(new CustomEvent("ar-drawing"));
-      figure.querySelector(phone.matches ? ".ar-narrow" : ".ar-wide").innerHTML = shown.svg;
-      if (caption.textContent !== shown.text) caption.textContent = shown.text;
+      const picture = figure.querySelector(phone.matches ? ".ar-narrow" : ".ar-wide");
+      picture.querySelector(".ar-image").innerHTML = shown.svg;
+      lay(picture, shown.marks);
+      write_words(insight, story[told()]?.words ?? shown.insight ?? "");
+      write_words(words, shown.text);
+      if (shown.result) [...result.children].forEach((part, i) => write_words(part, shown.result[i]));
       for (const control of controls) {
         control.disabled = (shown.idle ?? []).includes(control.name);
         if (control.dataset.kind === "steps") control.max = Math.max(Number(control.value), (shown.steps ?? 1) - 1);
@@ -177,8 +185,18 @@
       figure.dispatchEvent(new CustomEvent("ar-drawn"));
     }
 
+    function write_words(element, said) {
+      if (element.textContent !== said) element.textContent = said;
+    }
+
+    /** Which step of the story has these settings; −1: none. */
+    function told() {
+      return story.findIndex(({ settings }) => Object.keys(settings).every((key) => settings[key] === given[key]));
+    }
+
     function set(changed) {
       given = { ...given, ...changed };
+      steppers.forEach((button, i) => button.setAttribute("aria-pressed", String(i === told())));
       for (const control of controls) if (control.name in changed) write(control, given[control.name]);
       draw();
     }
@@ -191,20 +209,99 @@
       history.replaceState(null, "", `#${[mine, slide].filter(Boolean).join(";")}`);
     }
 
+    /** The settings that "name=value,…" names; what no control can be set to is left out. */
+    function parse(list) {
+      const found = {};
+      for (const part of list.split(",")) {
+        const [key, coded] = [part.split("=")[0], part.split("=")[1] ?? ""];
+        const control = controls.find((one) => one.name === key);
+        let text;
+        try { text = decodeURIComponent(coded); } catch { continue; }
+        if (!control) continue;
+        if (control.type === "checkbox") { if (/^(true|false)$/.test(text)) found[key] = text === "true"; }
+        else if (key in values) { if (values[key].some((one) => String(one) === text)) found[key] = values[key].find((one) => String(one) === text); }
+        else if (/^\d+$/.test(text) && Number(text) >= control.min && (control.dataset.kind || Number(text) <= control.max)) found[key] = Number(text);
+      }
+      return found;
+    }
+
     function fromAddress() {
       const mark = `#explorer-${name}:`;
       if (!location.hash.startsWith(mark)) return;
-      const found = {};
-      for (const part of location.hash.slice(mark.length).replace(/;slide-\d.*$/, "").split(",")) {
-        const [key, text] = [part.split("=")[0], decodeURIComponent(part.split("=")[1] ?? "")];
-        const control = controls.find((one) => one.name === key);
-        if (!control) continue;
-        if (control.type === "checkbox") found[key] = text === "true";
-        else if (key in values) found[key] = values[key].find((one) => String(one) === text) ?? text;
-        else found[key] = Number(text);
-      }
+      const found = parse(location.hash.slice(mark.length).replace(/;slide-\d.*$/, ""));
+      if (!Object.keys(found).length) return;
+      stop();
       figure.scrollIntoView({ block: "start" });
       set({ ...start, ...found });
+    }
+
+    // A link in the text that sets the figure; without scripts it leads to the figure.
+    for (const link of document.querySelectorAll(`a.ar-set[href="#explorer-${name}"]`)) {
+      link.href = `#explorer-${name}:${link.dataset.set}`;
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        stop();
+        set({ ...start, ...parse(link.dataset.set) });
+        remember();
+        figure.scrollIntoView({ block: "nearest" });
+      });
+    }
+
+    // ---- marks in the picture: Python says where they are, what they are called and what they set ----
+
+    function lay(picture, over) {
+      if (!over) return;
+      const old = picture.querySelector(".ar-marks");
+      const at = old ? [...old.children].indexOf(document.activeElement) : -1;
+      old?.remove();
+      picture.insertAdjacentHTML("beforeend", over);
+      const made = [...picture.lastElementChild.children];
+      const first = made[Math.max(0, Math.min(at, made.length - 1))];
+      first?.setAttribute("tabindex", "0");
+      if (at >= 0) first?.focus({ preventScroll: true });
+    }
+
+    const names = (mark) => (mark?.dataset.light ?? "").split(" ").filter(Boolean);
+
+    function light({ target, type }) {
+      const mark = type === "pointerout" || type === "focusout" ? null : target.closest(".ar-marks > *");
+      const shared = names(mark);
+      for (const one of figure.querySelectorAll(".ar-marks > *")) {
+        one.classList.toggle("ar-lit", one === mark || names(one).some((name) => shared.includes(name)));
+      }
+    }
+
+    function press(mark) {
+      stop();
+      set(parse(mark.dataset.set));
+      remember();
+    }
+
+    const STEP = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+    function key(event) {
+      const mark = event.target.closest(".ar-marks > *");
+      if (!mark) return;
+      if (event.key === "Enter" || event.key === " ") press(mark);
+      else if (event.key in STEP) {
+        const all = [...mark.parentElement.children];
+        const next = all[all.indexOf(mark) + STEP[event.key]];
+        if (next) {
+          mark.setAttribute("tabindex", "-1");
+          next.setAttribute("tabindex", "0");
+          next.focus();
+        }
+      } else return;
+      event.preventDefault();
+      event.stopPropagation(); // a lecture turns its slides with these keys
+    }
+
+    for (const [which, over] of Object.entries(marks)) {
+      const picture = figure.querySelector(`.ar-${which}`);
+      lay(picture, over);
+      for (const type of ["pointerover", "pointerout", "focusin", "focusout"]) picture.addEventListener(type, light);
+      picture.addEventListener("click", ({ target }) => { if (target.closest(".ar-marks > *")) press(target.closest(".ar-marks > *")); });
+      picture.addEventListener("keydown", key);
     }
 
     // ---- playing steps ----
@@ -215,6 +312,7 @@
     function stop() {
       clearInterval(timer);
       timer = undefined;
+      caption.setAttribute("aria-live", "polite");
       if (play) { play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); }
     }
 
@@ -228,11 +326,13 @@
       if (timer) return stop();
       if (Number(steps.value) >= Number(steps.max)) set({ [steps.name]: 0 });
       timer = setInterval(() => { if (!drawing) move(1); }, 700);
+      caption.setAttribute("aria-live", "off"); // a voice would fall behind the steps
       play.textContent = "Pause";
       play.setAttribute("aria-pressed", "true");
     }
 
     const actions = {
+      tell: (button) => { stop(); set(story[button.dataset.step].settings); remember(); },
       reset: () => { stop(); set(start); remember(); },
       copy: async (button) => {
         remember();

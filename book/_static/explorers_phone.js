@@ -13,6 +13,7 @@
     const above = (element) => element.getBoundingClientRect().top;
     const hidden = () => Math.max(0, picture.getBoundingClientRect().bottom - above(control));
 
+    picture.addEventListener("click", () => { control = null; }); // a touched mark is in sight itself
     for (const touch of ["input", "click"]) {
       form.addEventListener(touch, ({ target }) => { control = target.closest(".ar-control"); }, { capture: true });
     }
@@ -53,7 +54,7 @@
     /** What is drawn, each mark with its place, measured from the top of the picture. */
     function marks() {
       const top = above(picture.firstElementChild);
-      return [...picture.querySelectorAll("svg > :not(defs)")].slice(1).map((mark) => {
+      return [...picture.querySelectorAll(".ar-image > svg > :not(defs)")].slice(1).map((mark) => {
         const box = mark.getBoundingClientRect();
         return { drawn: mark.outerHTML, top: box.top - top, bottom: box.bottom - top };
       });

@@ -169,10 +169,10 @@ def test_the_archive_opens_from_a_disk_and_its_figures_answer(open_page, site, t
     visit.page.goto((root / "notebooks" / "pipeline_parallel" / "gpipe.html").as_uri())
     explorer = visit.page.locator(".ar-explorer").first
     explorer.scroll_into_view_if_needed()
-    before = explorer.locator("figcaption").inner_text()
+    before = explorer.locator(".ar-words").inner_text()
     explorer.locator("input[name=microbatches]").press("ArrowRight")
     visit.page.wait_for_function(
-        "before => document.querySelector('.ar-explorer figcaption').innerText !== before", arg=before
+        "before => document.querySelector('.ar-explorer .ar-words').innerText !== before", arg=before
     )
     assert visit.foreign == []
     assert visit.problems == []

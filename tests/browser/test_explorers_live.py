@@ -14,7 +14,16 @@ from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, s
 SAME_PICTURE = """(picture) => {
     const expected = document.createElement("div");
     expected.innerHTML = picture;
-    return document.querySelector(".ar-wide").innerHTML === expected.innerHTML;
+    return document.querySelector(".ar-wide .ar-image").innerHTML === expected.innerHTML;
+}"""
+
+SAME_MARKS = """(marks) => {
+    const expected = document.createElement("div");
+    expected.innerHTML = marks;
+    const each = (mark) => [mark.dataset.set, mark.ariaLabel, mark.getAttribute("x")];
+    const drawn = (one) => [...one.children].map(each);
+    const shown = document.querySelector(".ar-wide .ar-marks");
+    return JSON.stringify(drawn(shown)) === JSON.stringify(drawn(expected.firstChild));
 }"""
 
 
@@ -43,6 +52,7 @@ def opened(site, tmp_path, open_page):
         visit.page.set_default_timeout(15_000)
         visit.page.set_viewport_size({"width": 1000, "height": 1200})
         if options.get("java_script_enabled", True):
+            visit.page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
             visit.page.dispatch_event("figure.ar-explorer form", "pointerenter")
             visit.page.locator("figure.ar-live").wait_for()
         return visit
@@ -51,7 +61,7 @@ def opened(site, tmp_path, open_page):
 
 
 def caption(page):
-    return page.locator("figcaption").inner_text()
+    return page.locator(".ar-words").inner_text()
 
 
 def after(page, act):
@@ -84,6 +94,10 @@ def shows_what_python_says(page, name):
         return
     assert page.locator(".ar-refusal:not(:empty)").count() == 0
     assert caption(page) == shown["text"]
+    if "result" in shown:
+        assert tuple(page.locator(".ar-result > *").all_inner_texts()) == shown["result"]
+    if "marks" in shown:
+        assert page.evaluate(SAME_MARKS, shown["marks"])
     assert page.evaluate(SAME_PICTURE, shown["svg"]), f"another picture than Python's at {given}"
 
 
@@ -174,7 +188,7 @@ def test_a_link_leads_to_the_setting_it_names(opened):
     fragment = f"#explorer-pipeline:schedule=zb_h1,stages=6,beside={quote('')}"
     visit = opened("pipeline", fragment)
     visit.page.wait_for_function(
-        "document.querySelector('figcaption').textContent.startsWith('ZB-H1 on 6 ranks')"
+        "document.querySelector('.ar-words').textContent.startsWith('ZB-H1 on 6 ranks')"
     )
     given = settings_of(visit.page, "pipeline")
     assert (given["schedule"], given["stages"], given["beside"]) == ("zb_h1", 6, "")
@@ -194,19 +208,19 @@ def test_the_address_remembers_a_setting_and_forgets_it_on_reset(opened):
 
 def test_a_setting_that_is_not_allowed_is_explained_beside_its_control_and_keeps_the_picture(opened):
     visit = opened("pipeline", given={"schedule": "dualpipe", "stages": 4, "microbatches": 8, "beside": ""})
-    before = visit.page.locator(".ar-wide").inner_html()
+    before = visit.page.locator(".ar-wide .ar-image").inner_html()
     visit.page.locator("[name=stages]").focus()
     after(visit.page, lambda: visit.page.keyboard.press("ArrowRight"))
     refusal = visit.page.locator("#pipeline-stages-refusal")
     assert refusal.inner_text().startswith("stages must be a multiple of")
     assert refusal.get_attribute("role") == "alert"
-    assert visit.page.locator(".ar-wide").inner_html() == before
+    assert visit.page.locator(".ar-wide .ar-image").inner_html() == before
     visit.page.close()
 
 
 def test_without_scripts_the_first_picture_and_its_words_are_there_and_no_dead_controls(opened):
     visit = opened("pipeline", java_script_enabled=False)
-    assert visit.page.locator(".ar-wide svg").is_visible()
+    assert visit.page.locator(".ar-wide .ar-image svg").is_visible()
     assert caption(visit.page) == explorers.draw("pipeline")["text"]
     assert not visit.page.locator("form.ar-controls").is_visible()
     visit.page.close()
@@ -220,9 +234,9 @@ def test_where_webassembly_is_not_allowed_the_picture_stays_and_a_sentence_says_
     page.write_text(blocked, encoding="utf-8")
     visit = open_page(page.as_uri())
     visit.page.dispatch_event("form.ar-controls", "pointerenter")
-    visit.page.wait_for_function("document.querySelector('figcaption').textContent.includes('WebAssembly')")
+    visit.page.wait_for_function("document.querySelector('.ar-words').textContent.includes('WebAssembly')")
     assert caption(visit.page).startswith(explorers.draw("pipeline")["text"])
-    assert visit.page.locator(".ar-wide svg").is_visible()
+    assert visit.page.locator(".ar-wide .ar-image svg").is_visible()
     visit.page.close()
 
 
@@ -231,8 +245,8 @@ def test_on_a_phone_the_narrow_picture_answers(opened):
     visit.page.set_viewport_size({"width": 390, "height": 800})
     visit.page.locator("[name=stages]").focus()
     after(visit.page, lambda: visit.page.keyboard.press("ArrowRight"))
-    visit.page.locator(".ar-narrow svg").wait_for()
-    assert not visit.page.locator(".ar-wide svg").is_visible()
+    visit.page.locator(".ar-narrow .ar-image svg").wait_for()
+    assert not visit.page.locator(".ar-wide .ar-image svg").is_visible()
     shown = explorers.draw("pipeline", settings_of(visit.page, "pipeline"), 360)
     # it draws once more when the browser tells it of the new width
     visit.page.wait_for_function(SAME_PICTURE.replace("ar-wide", "ar-narrow"), arg=shown["svg"])

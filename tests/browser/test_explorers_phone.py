@@ -23,7 +23,7 @@ TOUCH = """async ([explorer, name, header]) => {
     control.closest("details")?.setAttribute("open", "");
     row.scrollIntoView({ block: "end" });
     await new Promise((done) => setTimeout(done, 50));
-    const drawn = () => [...picture.querySelectorAll("svg > :not(defs)")].slice(1);
+    const drawn = () => [...picture.querySelectorAll(".ar-image > svg > :not(defs)")].slice(1);
     const answer = new Promise((done) => {
         for (const said of ["ar-drawn", "ar-refused", "ar-failed"]) {
             figure.addEventListener(said, () => done(said), { once: true });

@@ -27,7 +27,7 @@ def at_once(page, name):
 
 
 def caption(page, name):
-    return page.locator(f"#explorer-{name} figcaption").inner_text()
+    return page.locator(f"#explorer-{name} .ar-words").inner_text()
 
 
 def start(page, name):

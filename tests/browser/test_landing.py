@@ -159,7 +159,7 @@ def test_the_figure_loads_its_python_when_it_is_touched(address, open_page):
     page = visit.page
     page.wait_for_timeout(300)
     assert [url for url in visit.requested if "_static/explorers/" in url] == []
-    before = page.locator("#explorer-pipeline figcaption").inner_text()
+    before = page.locator("#explorer-pipeline .ar-words").inner_text()
     chosen = settings(
         explorers.explorer("pipeline").CONTROLS, {"schedule": "gpipe", "beside": "", "microbatches": 4}
     )
@@ -167,10 +167,10 @@ def test_the_figure_loads_its_python_when_it_is_touched(address, open_page):
     page.locator("#explorer-pipeline [name=microbatches]").press("End")
     page.locator("figure.ar-live").wait_for(timeout=15_000)
     page.wait_for_function(
-        "text => document.querySelector('#explorer-pipeline figcaption').textContent !== text", arg=before
+        "text => document.querySelector('#explorer-pipeline .ar-words').textContent !== text", arg=before
     )
     expected = explorers.draw("pipeline", {**chosen, "microbatches": 64})["text"]
-    assert page.locator("#explorer-pipeline figcaption").inner_text() == expected
+    assert page.locator("#explorer-pipeline .ar-words").inner_text() == expected
     page.close()
 
 

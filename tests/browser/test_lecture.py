@@ -144,10 +144,10 @@ def test_an_explorer_answers_on_its_slide_and_keeps_its_keys(at_stage):
     shown = at(page)
     ranks = page.locator(".ar-explorer input[name=stages]")
     ranks.focus()
-    words = page.locator(".ar-explorer figcaption").inner_text()
+    words = page.locator(".ar-explorer .ar-words").inner_text()
     picture = page.locator(".ar-wide").inner_html()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".ar-explorer figcaption")).not_to_have_text(words)
+    expect(page.locator(".ar-explorer .ar-words")).not_to_have_text(words)
     assert page.locator(".ar-wide").inner_html() != picture
     assert at(page) == shown
     assert re.search(rf"#explorer-pipeline:stages=5;slide-{shown}-", page.url)

@@ -26,6 +26,7 @@ CONCERNS = [
     "reading",
     "scripts",
     "search",
+    "setting",
     "sitemap",
     "styles",
     "terms",

@@ -21,6 +21,7 @@ from myst_nb.core.render import MimeRenderPlugin, load_mime_renders
 
 from allranks import explorers
 from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
+from allranks.explorers.frames import frame
 from allranks.explorers.svg import NARROW
 from allranks_book.wasm_memory import capped
 
@@ -54,39 +55,68 @@ class ExplorerFigure(MimeRenderPlugin):
 
 
 def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None = None) -> str:
-    """A `<figure>`: the controls, the picture for a page and for a phone, and its words.
+    """A `<figure>`: what it asks, the controls, the picture for a page and for a phone, and its words.
 
-    in_sight: the controls that are not folded away; all, if none are named.
+    in_sight: the controls that are not folded away; the explorer's own, if none are named.
     """
-    module = explorers.explorer(name)
+    module, around = explorers.explorer(name), frame(name)
+    in_sight = in_sight or around.primary
     chosen = settings(module.CONTROLS, given)
     shown = explorers.draw(name, chosen)
-    narrow = explorers.draw(name, chosen, NARROW)["svg"]
+    narrow = explorers.draw(name, chosen, NARROW)
     made = {
         control.name: control_html(name, control, chosen[control.name], shown) for control in module.CONTROLS
     }
-    controls = "".join(made.values())
-    if in_sight:
-        folded = "".join(control for each, control in made.items() if each not in in_sight)
-        controls = "".join(made[each] for each in in_sight)
-        controls += f'<details class="ar-more"><summary>More controls</summary>{folded}</details>'
+    controls = "".join(made[each] for each in in_sight)
+    folded = "".join(control for each, control in made.items() if each not in in_sight)
+    if folded:
+        folded = f'<details class="ar-more"><summary>More</summary><div>{folded}</div></details>'
+    story = [(step, settings(module.CONTROLS, step.settings)) for step in around.story]
+    told = next((step.words for step, state in story if state == chosen), shown.get("insight", ""))
     about = f'role="img" aria-label="{html.escape(module.TITLE)}"'
     values = {
         control.name: [value for value, _ in control.options]
         for control in module.CONTROLS
         if isinstance(control, (Choice, Scale))
     }
-    stored = json.dumps({"start": chosen, "values": values}, separators=(",", ":")).replace("<", "\\u003c")
+    steps = [{"settings": state, "words": step.words} for step, state in story]
+    marks = {"wide": shown.get("marks", ""), "narrow": narrow.get("marks", "")}
+    stored = {"start": chosen, "values": values, "story": steps, "marks": marks}
+    stored = json.dumps(stored, separators=(",", ":")).replace("<", "\\u003c")
     return (
-        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}">'
-        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}'
+        f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"'
+        f' aria-labelledby="explorer-{name}-title">{head_html(name, shown)}'
+        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">'
+        f"{story_html(story, chosen)}{controls}{folded}"
         '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
         '<button type="button" data-do="copy">Copy link</button></div></form>'
-        f'<div class="ar-picture ar-wide" {about}>{picture}</div>'
-        f'<div class="ar-picture ar-narrow" {about}>{narrow}</div>'
+        f'<div class="ar-picture ar-wide"><div class="ar-image" {about}>{picture}</div></div>'
+        f'<div class="ar-picture ar-narrow"><div class="ar-image" {about}>{narrow["svg"]}</div></div>'
         f'<script type="application/json">{stored}</script>'
-        f'<figcaption aria-live="polite">{html.escape(shown["text"])}</figcaption></figure>'
+        f'<figcaption aria-live="polite"><div class="ar-insight">{html.escape(told)}</div>'
+        f'<div class="ar-words">{html.escape(shown["text"])}</div></figcaption></figure>'
     )
+
+
+def head_html(name: str, shown: dict) -> str:
+    """What the figure is called, what it asks, and its one big result where it has one."""
+    title, question = html.escape(explorers.explorer(name).TITLE), html.escape(frame(name).question)
+    head = f'<div class="ar-title" id="explorer-{name}-title">{title}</div>'
+    head += f'<div class="ar-question">{question}</div>'
+    if "result" in shown:
+        value, what = map(html.escape, shown["result"])
+        head += f'<div class="ar-result"><b>{value}</b> <span>{what}</span></div>'
+    return f'<div class="ar-head">{head}</div>'
+
+
+def story_html(story: list, chosen: dict) -> str:
+    """A button for each step of the story; the one whose settings are `chosen` is pressed."""
+    buttons = "".join(
+        f'<button type="button" data-do="tell" data-step="{place}"'
+        f' aria-pressed="{str(state == chosen).lower()}">{html.escape(step.title)}</button>'
+        for place, (step, state) in enumerate(story)
+    )
+    return f'<div class="ar-story" role="group" aria-label="Story in steps">{buttons}</div>' if story else ""
 
 
 def control_html(explorer: str, control, value, shown: dict) -> str:
@@ -220,12 +250,21 @@ def packed(content: bytes) -> str:
     return base64.b64encode(deflate.compress(content) + deflate.flush()).decode()
 
 
+def without_comments(script: str) -> str:
+    """A script without its indentation and the lines that are comments."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/**"))) + "\n"
+
+
 def write_scripts(app, exception) -> None:
     """Write the interpreter, once for the whole book, and one script with the Python of each explorer."""
     if exception or app.builder.format != "html":
         return
     folder = Path(app.outdir) / "_static" / "explorers"
     folder.mkdir(exist_ok=True)
+    for name in SCRIPTS:
+        copied = folder.parent / name
+        copied.write_text(without_comments(copied.read_text(encoding="utf-8")), encoding="utf-8")
     python = {
         "loader": packed(interpreter().encode()),
         "machine": packed(capped((INTERPRETER / "micropython.wasm").read_bytes(), MEMORY)),

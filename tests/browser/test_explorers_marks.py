@@ -1,0 +1,75 @@
+"""Marks in a picture answer to the mouse and to the keyboard, and light what belongs together."""
+
+from __future__ import annotations
+
+import pytest
+from test_explorers_live import after, opened, settings_of, shows_what_python_says  # noqa: F401
+
+from allranks import explorers
+
+MARKED = [name for name in explorers.NAMES if "marks" in explorers.draw(name)]
+MARKS = ".ar-wide .ar-marks > *"
+
+
+def first_that_changes(page, name):
+    """The first mark that sets something else than the controls show, and what it sets."""
+    now = settings_of(page, name)
+    for mark in page.locator(MARKS).all():
+        listed = dict(part.split("=") for part in mark.get_attribute("data-set").split(","))
+        if any(str(now[key]) != value for key, value in listed.items()):
+            return mark, listed
+    raise AssertionError("no mark changes anything")
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_a_mark_that_is_clicked_sets_a_control(name, opened):  # noqa: F811
+    page = opened(name).page
+    mark, listed = first_that_changes(page, name)
+    after(page, lambda: mark.click(force=True))
+    now = settings_of(page, name)
+    assert {key: str(now[key]) for key in listed} == listed
+    shows_what_python_says(page, name)
+    assert f"#explorer-{name}:" in page.url
+    page.close()
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_the_picture_is_one_stop_of_the_keyboard_and_arrows_go_from_mark_to_mark(name, opened):  # noqa: F811
+    page = opened(name).page
+    assert page.locator(f'{MARKS}[tabindex="0"]').count() == 1
+    page.locator(f'{MARKS}[tabindex="0"]').focus()
+    page.keyboard.press("ArrowRight")
+    second = page.locator(MARKS).nth(1)
+    assert second.evaluate("one => one === document.activeElement")
+    listed = dict(part.split("=") for part in second.get_attribute("data-set").split(","))
+    after(page, lambda: page.keyboard.press("Enter"))
+    now = settings_of(page, name)
+    assert {key: str(now[key]) for key in listed} == listed
+    shows_what_python_says(page, name)
+    assert page.locator(MARKS).nth(1).evaluate("one => one === document.activeElement"), "focus stays"
+    page.close()
+
+
+def test_a_mark_under_the_pointer_lights_what_belongs_to_it(opened):  # noqa: F811
+    page = opened("experts").page
+    expert = page.locator(f'{MARKS}[data-light="e2"]')
+    expert.hover(force=True)
+    lit = page.locator(".ar-wide .ar-lit").evaluate_all("all => all.map(one => one.dataset.light)")
+    assert lit == ["r0 e2", "r1 e2", "r2 e2", "r3 e2", "e2"]
+    page.mouse.move(1, 1)
+    assert page.locator(".ar-lit").count() == 0
+    page.close()
+
+
+def test_marks_answer_before_python_is_there_and_are_gone_on_paper(opened):  # noqa: F811
+    page = opened("zero").page
+    assert page.locator(".ar-wide .ar-marks").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".ar-wide .ar-marks").is_hidden()
+    page.close()
+
+
+def test_without_scripts_there_are_no_marks(opened):  # noqa: F811
+    page = opened("zero", java_script_enabled=False).page
+    assert page.locator(".ar-marks").count() == 0
+    page.close()
