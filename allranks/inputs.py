@@ -9,26 +9,21 @@ import math
 
 def whole(name, value, at_least=1, at_most=None):
     """Return `value` if it is a whole number from `at_least` to `at_most`; else raise ValueError."""
-    allowed = f"a whole number of at least {at_least}"
-    if at_most is not None:
-        allowed = f"a whole number from {at_least} to {at_most}"
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
-    if value < at_least or (at_most is not None and value > at_most):
-        raise ValueError(f"{name} must be {allowed}, not {value}")
-    return value
+    within = isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+    if within and (at_most is None or value <= at_most):
+        return value
+    allowed = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+    raise ValueError(f"{name} must be a whole number {allowed}, not {value!r}")
 
 
 def quantity(name, value, positive=False):
     """Return `value` if it is finite and at least 0 (with `positive`: above 0); else raise ValueError."""
-    allowed = "a number above 0" if positive else "a number of at least 0"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} must be {allowed}, not {value}")
-    if value < 0 or (positive and value == 0):
-        raise ValueError(f"{name} must be {allowed}, not {value}")
-    return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        finite = isinstance(value, int) or math.isfinite(value)
+        if finite and (value > 0 if positive else value >= 0):
+            return value
+    allowed = "above 0" if positive else "of at least 0"
+    raise ValueError(f"{name} must be a number {allowed}, not {value!r}")
 
 
 def one_of(name, value, allowed):

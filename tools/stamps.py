@@ -30,6 +30,19 @@ INPUTS = {  # a group of tests → the files that they look at
         "tools/kernel/**/*.py",
         "tests/ranks/test_launch*.py",
     ),
+    "rules": ("allranks/nccl/**/*.py", "allranks/launch/**/*.py", "tests/ranks/test_nccl.py"),
+    "arithmetic": (  # which modules it asks in both Pythons, it finds out at run time
+        "allranks/**/*.py",
+        "tests/micropython/*.py",
+        "tests/micropython/run.mjs",
+        "package-lock.json",
+    ),
+    "grading": (
+        "allranks/grading/**/*.py",
+        "allranks/check/**/*.py",
+        "notebooks/labs/*.ipynb",
+        "tests/tools/test_grading.py",
+    ),
     "ray": (
         "allranks/launch/**/*.py",
         "tools/kernel/**/*.py",

@@ -14,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 from allranks import launch, schedules
 from allranks.trace import trace
 
+pytestmark = pytest.mark.stamped("rules")
+
 
 def other():
     return 1 - dist.get_rank()
@@ -162,6 +164,7 @@ def test_gloo_forgives_and_the_rules_do_not(program, sentence):
     assert not hasattr(error.value, "timeout")
 
 
+@pytest.mark.stamped(None)
 def test_a_hang_is_found_within_a_second():
     launch(dist.barrier, world_size=2, rules="nccl")
     started = time.monotonic()
