@@ -42,19 +42,24 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """`stamped("hub")`: what a test looks at; `stamped(None)` in such a file: this one runs always."""
+    """`stamped("hub")`, `stamped("page", "book/claims")`: inputs; `stamped(None)`: runs always."""
     config.addinivalue_line("markers", "stamped(group): skipped while its inputs are those it passed on")
+
+
+def page_of(item):
+    """The page that a test looks at: the one that its parameters name, without the ending."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    pages = (one.removesuffix(".html") for one in values if str(one).endswith(".html"))
+    return next(pages, None)
 
 
 def pytest_collection_modifyitems(config, items):
     """Long files first; takes effect with `-n 3 --dist loadfile --no-loadscope-reorder`. Skip what holds."""
     for item in items if not config.getoption("every_test") else ():
         mark = item.get_closest_marker("stamped")
-        page = item.callspec.params.get("opened") if hasattr(item, "callspec") else None
-        if mark and mark.args[0] and stamps.unchanged(mark.args[0], page and page.removesuffix(".html")):
-            item.add_marker(
-                pytest.mark.skip(reason=f"the inputs of {mark.args[0]} are as they were: {STAMPED}")
-            )
+        group, *page = mark.args if mark else (None,)
+        if group and stamps.unchanged(group, *(page or [page_of(item)])):
+            item.add_marker(pytest.mark.skip(reason=f"the inputs of {group} are as they were: {STAMPED}"))
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 

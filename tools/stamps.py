@@ -95,15 +95,26 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/check/answers/**/*.yaml",
         "tests/check/test_check_lab_0[1257]*.py",
     ),
+    "explorers": (
+        "allranks/**/*.py",
+        "book/_ext/**/*.py",
+        "book/_static/*.*",
+        "notebooks/reference/explorers.ipynb",
+        "package-lock.json",
+        "tests/browser/conftest.py",
+        "tests/browser/test_explorers_*.py",
+    ),
     "page": (
         "package-lock.json",
         "tests/browser/contrast.js",
+        "tests/browser/test_explorers_phone.py",
         "tests/browser/test_pages.py",
+        "tests/browser/test_reading_list_page.py",
         "tests/browser/conftest.py",
     ),
 }
 ALWAYS = ("constraints.txt", "tools/stamps.py", "tests/conftest.py")
-OF_PAGES = ("hub", "page")  # the groups that the part `pages` runs; the part `tests` runs the others
+OF_PAGES = ("hub", "explorers", "page")  # the groups of the part `pages`; the others are of `tests`
 BUILT = "_build/html"
 SAMPLE = (  # pages whose tests run always
     "book/index.html",

@@ -11,6 +11,7 @@ from allranks_book.explorers import figure_html
 from allranks import explorers
 from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
 
+pytestmark = pytest.mark.stamped("explorers")
 SAME_PICTURE = """(picture) => {
     const expected = document.createElement("div");
     expected.innerHTML = picture;
@@ -184,6 +185,7 @@ def test_steps_go_on_and_back_play_and_pause(name, opened):
     page.close()
 
 
+@pytest.mark.stamped(None)
 def test_a_link_leads_to_the_setting_it_names(opened):
     fragment = f"#explorer-pipeline:schedule=zb_h1,stages=6,beside={quote('')}"
     visit = opened("pipeline", fragment)
@@ -270,6 +272,7 @@ def test_no_choice_is_cut_off_beside_its_label(address, open_page, name):
     visit.page.close()
 
 
+@pytest.mark.stamped(None)
 def test_the_interpreter_is_asked_for_once_and_only_when_needed(address, open_page):
     visit = open_page(address + "notebooks/reference/explorers.html")
 

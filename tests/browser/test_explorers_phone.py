@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from built_book import SITE, built_pages
 
+pytestmark = pytest.mark.stamped("page")
 PHONE = {"width": 390, "height": 844}
 SMALL = {"width": 390, "height": 664}  # the same phone with the browser's bars
 ALL = "notebooks/reference/explorers.html"

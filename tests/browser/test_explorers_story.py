@@ -12,6 +12,7 @@ from allranks.explorers.controls import settings
 from allranks.explorers.frames import frame
 from allranks.explorers.stories import STORIES
 
+pytestmark = pytest.mark.stamped("explorers")
 ALL = "notebooks/reference/explorers.html"
 
 
@@ -140,6 +141,7 @@ def test_on_paper_there_are_no_buttons(opened):  # noqa: F811
     page.close()
 
 
+@pytest.mark.stamped(None)
 def test_links_of_the_chapters_set_figures_that_are_there(site):
     found = {}
     for path in site.glob("notebooks/**/*.html"):

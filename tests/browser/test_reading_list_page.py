@@ -10,6 +10,7 @@ from built_book import AXE
 from playwright.sync_api import expect
 from test_pages import FINDINGS
 
+pytestmark = pytest.mark.stamped("page", "book/reading_list")
 PAGE = "book/reading_list.html"
 CARD = "book/quick_reference.html"
 WORKS = "article section:has(> .ar-about)"
@@ -277,6 +278,7 @@ def test_the_list_works_from_a_disk(site, open_page):
     page.close()
 
 
+@pytest.mark.stamped("page", "book/quick_reference")
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
 def test_the_card_prints_on_one_page(address, open_page, paper):
     visit = open_page(address + CARD, CARD)
