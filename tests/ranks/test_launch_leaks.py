@@ -49,6 +49,27 @@ def interrupts():
     signal.signal(signal.SIGINT, before)
 
 
+# ---- again and again ----
+
+
+def one_in_ten():
+    raise ValueError("one in ten")
+
+
+def test_many_launches_leave_nothing(request):
+    """50, and with --every-test, thus every night, 1,000; each tenth of them fails."""
+    launches = 1_000 if request.config.getoption("every_test") else 50
+    assert works()
+    before = sorted(os.listdir("/dev/fd")), threading.active_count()
+    for number in range(launches):
+        if number % 10:
+            assert works()
+        else:
+            with pytest.raises(RankFailed, match="one in ten"):
+                launch(one_in_ten, world_size=2)
+    assert (sorted(os.listdir("/dev/fd")), threading.active_count()) == before
+
+
 # ---- the fork server ----
 
 
