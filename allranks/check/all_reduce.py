@@ -49,7 +49,7 @@ def ring(answer):
                     belongs, summands = divmod(value, 10**p)
                     assert summands == int("1" * p), (
                         f"{here} element {place} of rank {rank} has the digits {summands:0{p}}, "
-                        f"and not {'1' * p}: one for each rank, rank 0's at the right."
+                        f"instead of {'1' * p}: one for each rank, rank 0's at the right."
                     )
                     assert belongs == place, (
                         f"{here} element {place} of rank {rank} is a complete sum, but of element {belongs}."
@@ -89,7 +89,7 @@ def gather(answer):
                 all_there = sorted(whole.flatten().tolist()) == expected.tolist()
                 assert torch.equal(whole, expected), (
                     f"With {p} ranks, rank {rank} returned {whole.tolist()}, not {expected.tolist()}."
-                    + " All there, but not in the order of the ranks." * all_there
+                    + " All parts are there, but not in rank order." * all_there
                 )
             rounds = collectives.cost("all_gather", "bruck", 8 * elements * p, p).rounds
             for rank, (_, calls, sent) in enumerate(on_ranks):
@@ -99,7 +99,8 @@ def gather(answer):
                 )
                 assert sent <= 8 * elements * (p - 1), (
                     f"All in order and in few rounds, but with {p} ranks rank {rank} sent {sent:.0f} bytes, "
-                    f"and {8 * elements * (p - 1)} are enough: in the last round, what the other lacks."
+                    f"and {8 * elements * (p - 1)} are enough: in the last round, send only what the other "
+                    "rank lacks."
                 )
     return "A ring's bytes in a tree's rounds, for 2, 3, 4, 5 and 8 ranks."
 
@@ -108,8 +109,8 @@ def gather(answer):
 def messages(answer):
     """`answer`: the messages about one element that a reduce-scatter on 8 ranks takes at least."""
     _number(answer)
-    assert answer != 14, "That is an all-reduce: here nobody else has to be told the sum."
-    assert answer != 8, "The rank that is responsible has its own number already."
+    assert answer != 14, "That is an all-reduce: here the other ranks do not need the sum."
+    assert answer != 8, "The rank that computes the sum already has its own number."
     assert answer != 3, "Three rounds may be enough; in each of them there are several messages."
     assert answer == 7, "Not that many: which ranks have to send at least one message, and when?"
     return "7: one from each rank that the sum needs, and none to tell the others."
@@ -120,8 +121,12 @@ def gradients(answer):
     """`answer`: bytes that each of 64 ranks sends at least to all-reduce 7e9 gradients of 2 bytes."""
     _number(answer)
     expected = collectives.ring_all_reduce_bytes(14e9, 64)
-    assert abs(answer / expected - 0.5) > 0.005, "Half of it: a reduce-scatter, or 1 byte a gradient?"
-    assert abs(answer / 14e9 - 1) > 0.002, "That is the size of the gradients; more than that has to leave."
+    assert abs(answer / expected - 0.5) > 0.005, (
+        "That is half of it: did you count only a reduce-scatter, or 1 byte a gradient?"
+    )
+    assert abs(answer / 14e9 - 1) > 0.002, (
+        "That is the size of the gradients; a rank has to send more than that."
+    )
     assert abs(answer / 28e9 - 1) > 0.002, "Nearly: 2n is the limit for many ranks, and here there are 64."
     assert abs(answer * 1e9 / expected - 1) > 0.002, "In bytes, not in gigabytes."
     assert abs(answer / expected - 1) <= 0.002, f"Not {answer:.4g}: 2(p-1)/p of 14 GB."

@@ -43,7 +43,8 @@ def admission(answer):
         if said != right:
             assert said <= slots, f"{where}, {said} are admitted: each needs a slot too."
             assert said != admitted(waiting, free, page, slots, overtake=True), (
-                f"{where}, a request overtakes: the first that does not fit keeps all others waiting."
+                f"{where}, a request overtakes another: the first that does not fit keeps the later ones "
+                "waiting."
             )
             fewer = "A page belongs to one request" if said > right else "More fit"
         assert said == right, f"{where}, {right} are admitted, not {said}. {fewer}: count pages."
@@ -94,12 +95,12 @@ def largest_batch(answer):
     right = pages // -(-(PROMPT + NEW - 1) // PAGE)
     assert answer is not None, "Put a number in the place of None."
     assert answer != inference.largest_batch(LLAMA, LIMIT, capacity), (
-        f"So many fit if each reserves {LIMIT:,} tokens; pages are taken for the tokens there are."
+        f"That many fit if each reserves {LIMIT:,} tokens; pages are taken for the tokens there are."
     )
     assert answer != pages // -(-(PROMPT + NEW) // PAGE), (
         f"Almost: of {PROMPT + NEW:,} tokens the last is never fed, so a request caches one less."
     )
     assert answer != pages // -(-PROMPT // PAGE), "They start, but as they write, some will be preempted."
-    assert not right < answer <= right + 1, f"{answer:g} just miss: round down."
+    assert not right < answer <= right + 1, f"{answer:g} requests just miss: round down."
     assert answer == right, f"{answer:g} is not it: all pages, over the pages of one request at its end."
     return f"{right}: {pages:,} pages, and each request ends with {-(-(PROMPT + NEW - 1) // PAGE)}."

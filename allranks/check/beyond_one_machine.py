@@ -80,9 +80,13 @@ def all_reduce(answer):
         return abs(answer / number - 1) < 0.01
 
     assert not is_about(flat), "That is one flat ring, at the speed of its slowest link; use two levels."
-    assert not is_about(across), "That is the part between the nodes; before and after it, NVLink works."
+    assert not is_about(across), (
+        "That is the part between the nodes; NVLink carries the parts before and after it."
+    )
     assert not is_about(inside), "That is the part inside; a quarter of it all goes to the other node too."
-    assert is_about(inside + across), "Not that many: inside 2·3/4 of 8 GB, across 2·1/2 of a quarter of it."
+    assert is_about(inside + across), (
+        "Not that many: 2·3/4 of 8 GB travel inside, and 2·1/2 of a quarter of 8 GB across."
+    )
     return f"{inside + across:.1f} ms: {inside:.1f} inside and {across:.1f} across."
 
 
@@ -96,5 +100,7 @@ def interruptions(answer):
     assert abs(answer / (here * ASKED / TRAINED_ON) - 1) > 0.02, "The other way round: fewer GPUs, more hours"
     wrong = DAYS * 24 / UNEXPECTED * TRAINED_ON / ASKED
     assert abs(answer / wrong - 1) > 0.02, "Those are the unexpected ones only; all 466 are asked for."
-    assert abs(answer / expected - 1) < 0.02, "Not that many: hours between two, times 16,384/128."
+    assert abs(answer / expected - 1) < 0.02, (
+        "Not that many: take the hours between two interruptions, times 16,384/128."
+    )
     return f"{expected:.0f} hours, about {expected / 24:.0f} days."

@@ -38,7 +38,7 @@ def sharing(answer):
     assert answer >= 1 and GPUS % answer == 0, f"{answer:g} does not divide the {GPUS} GPUs."
     replicas = GPUS // int(answer)
     assert BATCH % replicas == 0, (
-        f"That leaves {replicas} replicas, and {BATCH} sequences do not divide by them."
+        f"That leaves {replicas} replicas, and {BATCH} sequences cannot be divided among them."
     )
     assert answer == expected, f"Legal, but fewer are enough: {replicas} is not the largest common divisor."
     return (

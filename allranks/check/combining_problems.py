@@ -115,7 +115,7 @@ def tokens(answer):
         answer,
         right,
         {
-            3 * hidden: "That is for a layer of 12h² parameters. How many has one of Llama 3 70B?",
+            3 * hidden: "That is for a layer of 12h² parameters. How many does a layer of Llama 3 70B have?",
             transformer.layer_parameters(alike) / (4 * hidden): "Its 64 heads of queries share 8 of keys.",
             right / 2: "An all-reduce of the gradients sends them nearly twice.",
             2 * right: "An all-reduce of activations sends them nearly twice.",

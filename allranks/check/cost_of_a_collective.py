@@ -95,7 +95,7 @@ def pieces(answer):
     """`answer`: the number of pieces in which 1 GB gets fastest along a chain of 64 ranks, on InfiniBand."""
     _number(answer)
     link = hardware.link("infiniband-ndr")
-    assert answer >= 1, f"{answer:g} is no number of pieces."
+    assert answer >= 1, f"{answer:g} is not a number of pieces."
 
     def seconds(k):
         return collectives.pipelined_ring(1e9, 64, k).seconds(link.α, link.β)

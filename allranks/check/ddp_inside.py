@@ -77,8 +77,8 @@ def any_order(answer):
             )
     events = launch(is_early, world_size=2, timeout=SECONDS, backend="gloo")[0]
     assert events == ["ready", "leaves", "ready", "leaves"], (
-        "The gradients are right. But where they come in order, the first bucket has to leave before the "
-        f"second is ready; what happens is: {', '.join(events) or 'nothing'}."
+        "The gradients are right. But when they come in order, the first bucket has to be sent before the "
+        f"second is ready; what happened is: {', '.join(events) or 'nothing'}."
     )
     return "Right in either order, and a bucket whose turn it is leaves as soon as it is full."
 

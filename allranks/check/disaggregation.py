@@ -30,7 +30,7 @@ def messages(answer):
                 f"{where}: sender {sender} does not hold head {head}."
             )
             assert head in held_heads(heads, receivers, receiver), (
-                f"{where}: receiver {receiver} gets head {head}, which is none of its own."
+                f"{where}: receiver {receiver} gets head {head}, which is not one of its heads."
             )
         for receiver in range(receivers):
             gets = sorted(head for _, to, head in found if to == receiver)
@@ -104,16 +104,19 @@ def worth_moving(answer):
         f"A number of tokens is whole and above 0, not {answer!r}."
     )
     assert answer != first_worth(lambda n: needed(n, peak), bandwidth), (
-        "So many at the full peak; this GPU reaches half of it, and takes twice as long."
+        "That would be right at the full peak; this GPU reaches half of it, and takes twice as long."
     )
     with_logits = first_worth(lambda n: _with_logits(n) * SHARE * peak, bandwidth)
-    assert answer != with_logits, "So many if logits are computed too, and no cache needs those."
+    assert answer != with_logits, (
+        "That would be right if logits were computed too, but a cache does not need them."
+    )
     assert needed(answer) <= bandwidth, (
         f"For {answer:,} tokens the link would need {needed(answer) / 1e9:.2f} GB/s, and it has"
         f" {bandwidth / 1e9:.3f}: 25 Gbit/s are bits. Computing is still faster."
     )
     assert answer == right, (
-        f"For {answer:,} tokens moving is faster, but it is for fewer tokens too: find the first number."
+        f"For {answer:,} tokens moving is faster, but it is already faster for fewer tokens: "
+        "find the smallest number."
     )
     return f"{right:,} tokens: attention to so long a past costs more than the link."
 

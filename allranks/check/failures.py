@@ -66,7 +66,7 @@ def two_levels(copies, files):
     assert abs(copies - right[0]) < 0.03 * right[0], f"{copies:g} minutes is not it for the copies: √(2cM)."
     every_failure = failures.best_interval(200, 4 * HOUR) / 60
     assert abs(files - every_failure) > 0.03 * every_failure, (
-        "The file is needed after one failure in 20 only: how often does such a one come?"
+        "The file is needed after one failure in 20 only: how often does such a failure happen?"
     )
     assert abs(files - right[1]) < 0.03 * right[1], f"{files:g} minutes is not it for the files."
     return f"A copy every {right[0]:.0f} minutes, a file every {right[1]:.0f}."

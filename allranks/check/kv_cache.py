@@ -69,7 +69,7 @@ def largest_batch(answer):
     a_sequence = memory.kv_cache_bytes(LLAMA, TOKENS)
     every_head = memory.kv_cache_bytes(LLAMA._replace(kv_heads=LLAMA.heads), TOKENS)
     is_filled(answer)
-    assert answer != capacity // a_sequence, "The weights need their place too: 2 bytes for each parameter."
+    assert answer != capacity // a_sequence, "The weights need room too: 2 bytes for each parameter."
     free = capacity - 2 * parameters(LLAMA)
     assert answer != free // every_head, "Keys and values have 8 heads here, not 32."
     assert answer != free // (a_sequence // 2), "Keys and values are two tensors: a cache is twice as large."

@@ -26,7 +26,7 @@ def outer_step(answer):
         weights, new = answer(start.clone(), [end.clone() for end in ends], speed.clone(), rate, momentum)
         gradient, mean = expected.grad, torch.stack(ends).mean(0)
         assert not torch.allclose(weights, start + rate * gradient, atol=1e-5), (
-            "The weights go away from where the ranks have come: the outer gradient is start minus mean."
+            "The weights move away from those of the ranks: the outer gradient is start minus mean."
         )
         assert rate == 1 or not torch.allclose(weights, mean, atol=1e-5), (
             "That is the plain average; the outer learning rate is 0.7."

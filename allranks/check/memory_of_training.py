@@ -20,7 +20,9 @@ def parameters_that_fit(answer):
     """`answer`: how many parameters, in billions, whose states of 16 bytes fill a device of 80 GB."""
     expected = memory.trainable_parameters(DEVICE, 1, 0) / 1e9
     is_filled(answer)
-    assert abs(answer / (DEVICE / 2e9) - 1) > 0.01, "So many can be loaded, in 2 bytes; none of them trained."
+    assert abs(answer / (DEVICE / 2e9) - 1) > 0.01, (
+        "That many can be loaded, in 2 bytes each, but not trained."
+    )
     assert abs(answer / (DEVICE / 4e9) - 1) > 0.01, (
         "Those are weights and gradients: Adam has states as well."
     )

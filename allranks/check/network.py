@@ -48,7 +48,7 @@ def hosts(answer):
     is_filled(answer)
     assert answer != PORTS**2 // 2, "That is what two levels reach; the tree has three."
     expected = topology.fat_tree(PORTS).hosts
-    assert answer == expected, "Not that many: k pods, with k/2 edge switches of k/2 hosts in each."
+    assert answer == expected, "Not that many: there are k pods, each with k/2 edge switches of k/2 hosts."
     return f"64³/4 = {expected:,} hosts."
 
 
@@ -57,7 +57,9 @@ def leaving(answer):
     """`answer` is how many GB/s leave a pod of 3,072 GPUs of 50 GB/s with an oversubscription of 7."""
     is_filled(answer)
     everything = POD * LINK / 1e9
-    assert abs(answer / everything - 1) > 0.01, "So much the GPUs could send; a seventh of it gets out."
+    assert abs(answer / everything - 1) > 0.01, (
+        "That is what the GPUs could send; only a seventh of it leaves the pod."
+    )
     expected = everything / OVERSUBSCRIPTION
     assert abs(answer / expected - 1) < 0.01, "3,072 GPUs, 50 GB/s each, divided by 7."
     return f"{expected:,.0f} GB/s, 7.1 for each GPU if all send out of the pod at once."

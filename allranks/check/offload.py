@@ -43,7 +43,7 @@ def backward_in_tiles(answer):
         rows = sorted(row for first, last in fetched for row in range(first, last))
         assert rows == list(range(12)), "Each row of the weights has to come once, and only once."
         assert torch.is_tensor(found) and found.shape == (7, 5), (
-            f"The input had the shape (7, 5), so its gradient has, too; not {getattr(found, 'shape', found)}."
+            f"The input had the shape (7, 5), so its gradient has, not {getattr(found, 'shape', found)}."
         )
         assert torch.allclose(found, gradient @ weight, atol=1e-5), (
             "That is not `gradient @ weight`: every tile adds to the gradient of the same input."

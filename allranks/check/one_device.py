@@ -29,9 +29,9 @@ def constants(answer):
         parts[part] = parts.get(part, 0) + tensor.nbytes
     expected = parts["rest"] / (128 * 64), parts["core"] / (4 * 128 * 128)
     c, d = answer
-    assert c != 34, "34 is with dropout: two masks of one byte are among it."
-    assert c == expected[0], f"c is not {c:g}: take away what only dropout keeps, outside the core."
-    assert d != 5, "5 is with dropout: which of the core's three tensors are there without it?"
+    assert c != 34, "34 includes dropout: two masks of one byte each."
+    assert c == expected[0], f"c is not {c:g}: subtract what only dropout keeps outside the core."
+    assert d != 5, "5 includes dropout: which of the core's three tensors are kept without it?"
     assert d not in (3, 4), (
         "Without dropout, the product with V reads the softmax itself, which is kept already."
     )

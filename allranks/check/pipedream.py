@@ -28,7 +28,7 @@ def stash(answer):
     stage = WEIGHTS / RANKS
     held = [versions * stage for versions in schedules.stashed_versions(RANKS)]
     first, together = answer
-    assert first != stage, f"{stage:g} GB are one version; batches under way need the older ones too."
+    assert first != stage, f"{stage:g} GB are one version; batches in flight need the older ones too."
     assert first == held[0], (
         "The first rank holds a version for each batch between its forward and its backward there, "
         f"not {first / stage:g} versions."

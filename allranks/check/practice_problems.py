@@ -148,7 +148,7 @@ def slow_step(answer):
         answer,
         "C",
         {
-            "A": "The ranks compute for about as long: none has half as much again to do as another.",
+            "A": "The ranks compute for about as long: none has 50 % more work than another.",
             "B": "Then most of the time would be neither computing nor communicating.",
             "D": "Each rank enters three collectives in two steps: those are few and large.",
             "E": "Then each step would have many collectives with gaps between them; here it has one.",

@@ -85,6 +85,6 @@ def broadcast_rounds(answer):
     """`answer` is the number of rounds that a tree broadcast to 1024 ranks takes."""
     expected = collectives.tree_broadcast_rounds(1024)
     is_filled(answer)
-    assert answer != 1023, "That many messages are sent in all; but many of them at the same time."
+    assert answer != 1023, "That is the number of messages; many of them are sent at the same time."
     assert answer == expected, "Not that many: each round doubles the number of ranks that know."
     return f"{expected} rounds: 1 rank knows, then 2, 4, 8, … 1024."

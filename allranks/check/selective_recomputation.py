@@ -54,8 +54,8 @@ def length(answer):
 
     half, unsplit = (model.sequence / core_over_rest(split) for split in (True, False))
     assert abs(answer / unsplit - 1) > 0.005, "That is without the sequence split: then ten sbh stay whole."
-    assert abs(answer / (half / 8) - 1) > 0.005, "The core is divided by 8 too, and not the rest alone."
-    assert abs(answer / (8 * half) - 1) > 0.005, "The rest is divided by 8 too, and not the core alone."
+    assert abs(answer / (half / 8) - 1) > 0.005, "The core is divided by 8 too, not only the rest."
+    assert abs(answer / (8 * half) - 1) > 0.005, "The rest is divided by 8 too, not only the core."
     assert abs(answer / half - 1) < 0.005, (
         f"At {answer:g} tokens the core takes {answer / half:.2f} times the bytes of the rest: which of "
         "the two grows with the square of the length?"

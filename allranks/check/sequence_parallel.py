@@ -53,7 +53,7 @@ def dropout(answer):
             )
         assert torch.equal(joined != 0, expected != 0), (
             "The ranks drop different places, which is good dropout, but not those of one process. "
-            "Whose numbers are thrown before a rank's own?"
+            "Which ranks' numbers are drawn before a rank's own?"
         )
         assert torch.allclose(joined, expected), (
             "The right places; what is left has to be divided by 1 - rate."

@@ -36,11 +36,11 @@ def blocks(answer):
     right, unkept = blocks_without_preemption(DIGITS), blocks_without_preemption(DIGITS, 0)
     assert answer is not None, "Put a number in the place of None."
     assert isinstance(answer, int), f"A number of pages is whole, not {answer!r}."
-    assert answer != unkept, "So many pages are needed, but vLLM keeps one for itself."
+    assert answer != unkept, "That many pages are needed, but vLLM keeps one for itself."
     assert answer not in (3 * DIGITS, 3 * DIGITS + 1), (
         "65 tokens would need three pages, but the last token is never fed."
     )
-    assert answer not in (DIGITS, DIGITS + 1), "So many are enough until the 33rd token of each digit."
+    assert answer not in (DIGITS, DIGITS + 1), "That many are enough until the 33rd token of each digit."
     assert answer == right, f"{answer} is {'more than needed' if answer > right else 'not enough'}."
     return f"{right} pages: two for each digit, and one that vLLM keeps."
 
@@ -57,7 +57,7 @@ def latency(answer):
         return abs(answer / number - 1) < 0.02
 
     assert not close(right / 2), "Sixteen run, but the sixteen that wait are in the server too."
-    assert not close(PIXELS / rate), "So long if the server worked for this client alone."
+    assert not close(PIXELS / rate), "It would take that long if the server worked for this client alone."
     assert not close(right / PIXELS), "That is the time of one token."
     assert close(right), (
         f"{CLIENTS} clients, {PIXELS} tokens each, {rate:,} tokens a second: not {answer:g} s."

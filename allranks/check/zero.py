@@ -98,6 +98,6 @@ def keep(answer):
         )
         assert left == 0, f"After the step there are still {left:,} bytes of whole weights on a rank."
         assert counted.sent == memory.zero_sent_bytes(elements, 4, 3, "fp32", resharded=False), (
-            f"It sends {counted.sent:,.0f} bytes a step, and not those of one gather and one reduce-scatter."
+            f"It sends {counted.sent:,.0f} bytes a step, not the bytes of one gather and one reduce-scatter."
         )
     return f"{units} gathers a step for {units} units: 2Ψ instead of 3Ψ, and whole weights until backward."

@@ -84,7 +84,7 @@ def with_torch(mine):
         (
             HERE.gather,
             lambda mine: in_few_rounds(mine, in_order=False),
-            "✗ With 2 ranks, rank 1 returned [100, 0], not [0, 100]. All there",
+            "✗ With 2 ranks, rank 1 returned [100, 0], not [0, 100]. All parts are there",
         ),
         (HERE.gather, lambda mine: in_few_rounds(mine, all_of_it=True), "✗ All in order and in few rounds"),
         (
@@ -97,7 +97,7 @@ def with_torch(mine):
         (HERE.gather, lambda mine: mine, "✗ With 2 ranks, rank 0 returned [0], not [0, 100]"),
         (HERE.messages, 7, "✓ 7"),
         (HERE.messages, 14, "✗ That is an all-reduce"),
-        (HERE.messages, 8, "✗ The rank that is responsible"),
+        (HERE.messages, 8, "✗ The rank that computes the sum"),
         (HERE.messages, 3, "✗ Three rounds"),
         (HERE.messages, 56, "✗ Not that many"),
         (HERE.messages, None, "✗ Put a number"),
@@ -105,7 +105,7 @@ def with_torch(mine):
         (HERE.gradients, 27.5625, "✗ In bytes"),
         (HERE.gradients, 28e9, "✗ Nearly"),
         (HERE.gradients, 14e9, "✗ That is the size"),
-        (HERE.gradients, 13_781_250_000, "✗ Half of it"),
+        (HERE.gradients, 13_781_250_000, "✗ That is half of it"),
         (HERE.gradients, "much", "✗ 'much' is not a number"),
     ],
 )

@@ -30,7 +30,7 @@ HERE = check.cost_of_a_collective
         (HERE.pieces, 298, "✓ 298 pieces: 1.46 times"),
         (HERE.pieces, 297.6, "✓ 298 pieces"),
         (HERE.pieces, 64, "✗ 64 pieces take 1."),
-        (HERE.pieces, 0, "✗ 0 is no number"),
+        (HERE.pieces, 0, "✗ 0 is not a number"),
         (HERE.pieces, None, "✗ Put a number"),
         (HERE.chain, lambda t, k, transfer: None, "✗ Nothing was sent yet"),
     ],

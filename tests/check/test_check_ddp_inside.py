@@ -36,7 +36,7 @@ class Never(Reducer):
     [
         (Reducer, "✓ Right in either order"),
         (Eager, "an all-reduce adds whatever the ranks send"),
-        (AtTheEnd, "the first bucket has to leave before the second is ready"),
+        (AtTheEnd, "the first bucket has to be sent before the second is ready"),
         (Never, "✗ Rank 0 gets"),
         (None, "✗"),
     ],

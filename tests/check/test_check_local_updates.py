@@ -23,7 +23,7 @@ def wrong(**how):
     "answer, said",
     [
         (outer, "✓ The outer step of DiLoCo"),
-        (wrong(sign=-1), "go away from where the ranks have come"),
+        (wrong(sign=-1), "move away from those of the ranks"),
         (wrong(average=True), "plain average"),
         (wrong(look_ahead=False), "without Nesterov's look ahead"),
         (wrong(lost=True), "The new momentum is not"),

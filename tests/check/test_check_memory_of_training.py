@@ -28,7 +28,7 @@ def largest_batch(capacity):
     [
         (check.parameters_that_fit, 5, "✓ 5 billion"),
         (check.parameters_that_fit, None, "✗ Put a number"),
-        (check.parameters_that_fit, 40, "✗ So many can be loaded"),
+        (check.parameters_that_fit, 40, "✗ That many can be loaded"),
         (check.parameters_that_fit, 20, "✗ Those are weights and gradients"),
         (check.parameters_that_fit, 80 / 12, "✗ Those are Adam's states"),
         (check.parameters_that_fit, 7, "✗ 7 billion parameters take 112 GB"),

@@ -45,7 +45,7 @@ def test_two_levels(capsys, answer, said):
         (network.hosts, 2048, "✗ That is what two levels reach"),
         (network.hosts, None, "✗ Put a number"),
         (network.leaving, 21943, "✓ 21,943 GB/s"),
-        (network.leaving, 153600, "✗ So much the GPUs could send"),
+        (network.leaving, 153600, "✗ That is what the GPUs could send"),
     ],
 )
 def test_one_number_or_list(capsys, one_check, answer, said):
