@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_filled
 from allranks.trace import trace
 
 SECONDS = 8.0
@@ -17,7 +17,7 @@ def _number(answer):
     assert isinstance(answer, (int, float)) and not isinstance(answer, bool), f"{answer!r} is not a number."
 
 
-def _only_messages(calls):
+def only_messages(calls):
     others = sorted({kind for counted in calls for kind in counted} - {"send", "recv", "barrier"})
     assert not others, f"It calls {', '.join(others)}: only messages between two ranks are allowed here."
 
@@ -39,7 +39,7 @@ def ring(answer):
     for p in WORLD_SIZES:
         sizes = (p, 2 * p + 1)
         for elements, on_ranks in zip(sizes, zip(*launch(on_rank, sizes, world_size=p, timeout=SECONDS))):
-            _only_messages([calls for _, calls, _ in on_ranks])
+            only_messages([calls for _, calls, _ in on_ranks])
             sent = [sent for *_, sent in on_ranks]
             assert any(sent), "Nothing was sent yet."
             here = f"With {p} ranks and {elements} elements,"
@@ -63,46 +63,6 @@ def ring(answer):
                 f"no rank sends more than {most}."
             )
     return f"Every rank is in every sum once, with {', '.join(map(str, WORLD_SIZES))} ranks."
-
-
-@exercise
-def gather(answer):
-    """`answer(mine)` returns all ranks' tensors in order, after ⌈log2 p⌉ rounds of p−1 times its bytes."""
-
-    def on_rank(sizes):
-        return [one_size(elements) for elements in sizes]
-
-    def one_size(elements):
-        mine = torch.arange(elements) + 100 * dist.get_rank()
-        with trace() as counted:
-            whole = answer(mine)
-        return whole, counted.calls, counted.sent
-
-    for p in (2, 3, 4, 5, 8):
-        sizes = (1, 3)
-        for elements, on_ranks in zip(sizes, zip(*launch(on_rank, sizes, world_size=p, timeout=SECONDS))):
-            _only_messages([calls for _, calls, _ in on_ranks])
-            expected = torch.cat([torch.arange(elements) + 100 * rank for rank in range(p)])
-            for rank, (whole, _, _) in enumerate(on_ranks):
-                is_returned(whole, "what all ranks had")
-                assert isinstance(whole, torch.Tensor), f"Rank {rank} returned no tensor, but {whole!r:.60}."
-                all_there = sorted(whole.flatten().tolist()) == expected.tolist()
-                assert torch.equal(whole, expected), (
-                    f"With {p} ranks, rank {rank} returned {whole.tolist()}, not {expected.tolist()}."
-                    + " All parts are there, but not in rank order." * all_there
-                )
-            rounds = collectives.cost("all_gather", "bruck", 8 * elements * p, p).rounds
-            for rank, (_, calls, sent) in enumerate(on_ranks):
-                assert max(calls["send"], calls["recv"]) <= rounds, (
-                    f"All in order, but with {p} ranks it takes {rounds} rounds, and rank {rank} "
-                    f"sent {calls['send']} messages and received {calls['recv']}."
-                )
-                assert sent <= 8 * elements * (p - 1), (
-                    f"All in order and in few rounds, but with {p} ranks rank {rank} sent {sent:.0f} bytes, "
-                    f"and {8 * elements * (p - 1)} are enough: in the last round, send only what the other "
-                    "rank lacks."
-                )
-    return "A ring's bytes in a tree's rounds, for 2, 3, 4, 5 and 8 ranks."
 
 
 @exercise

@@ -44,32 +44,6 @@ def everybody(t):
         t += came
 
 
-def in_few_rounds(mine, in_order=True, all_of_it=False):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    have, d = mine, 1
-    while d < p:
-        out = have if all_of_it else have[: (p - d) * len(mine)]
-        came = torch.empty_like(out)
-        transfer(out, (rank - d) % p, came, (rank + d) % p)
-        have, d = torch.cat([have, came]), 2 * d
-    have = have[: p * len(mine)]
-    return have.roll(rank * len(mine)) if in_order else have
-
-
-def round_the_ring(mine):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    parts = [mine.clone() for _ in range(p)]
-    for i in range(p - 1):
-        transfer(parts[(rank - i) % p], (rank + 1) % p, parts[(rank - 1 - i) % p], (rank - 1) % p)
-    return torch.cat(parts)
-
-
-def with_torch(mine):
-    whole = mine.repeat(dist.get_world_size())
-    dist.all_gather_single(whole, mine)
-    return whole
-
-
 @pytest.mark.parametrize(
     "one_check, answer, says",
     [
@@ -80,21 +54,6 @@ def with_torch(mine):
         (HERE.ring, lambda t: None, "✗ Nothing was sent yet"),
         (HERE.ring, dist.all_reduce, "✗ It calls all_reduce"),
         (HERE.ring, lambda t: t / 0 + [], "✗ Your function did not finish"),
-        (HERE.gather, in_few_rounds, "✓ A ring's bytes in a tree's rounds"),
-        (
-            HERE.gather,
-            lambda mine: in_few_rounds(mine, in_order=False),
-            "✗ With 2 ranks, rank 1 returned [100, 0], not [0, 100]. All parts are there",
-        ),
-        (HERE.gather, lambda mine: in_few_rounds(mine, all_of_it=True), "✗ All in order and in few rounds"),
-        (
-            HERE.gather,
-            round_the_ring,
-            "✗ All in order, but with 4 ranks it takes 2 rounds",
-        ),
-        (HERE.gather, with_torch, "✗ It calls all_gather"),
-        (HERE.gather, lambda mine: None, "✗ The function returns nothing yet"),
-        (HERE.gather, lambda mine: mine, "✗ With 2 ranks, rank 0 returned [0], not [0, 100]"),
         (HERE.messages, 7, "✓ 7"),
         (HERE.messages, 14, "✗ That is an all-reduce"),
         (HERE.messages, 8, "✗ The rank that computes the sum"),

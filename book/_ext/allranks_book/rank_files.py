@@ -17,6 +17,7 @@ CHECKS = (  # the chapters whose exercises, or some of them, a page can check
     "all_reduce",
     "context_parallel",
     "cost_of_a_collective",
+    "fewer_rounds",
     "one_f_one_b",
     "parallelism_strategies",
 )

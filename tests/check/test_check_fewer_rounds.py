@@ -1,0 +1,75 @@
+"""The checks of Fewer rounds: ✓ for right answers, a hint for the usual wrong ones."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from verdicts import verdict
+
+from allranks import check
+
+HERE = check.fewer_rounds
+
+
+def transfer(out, to, into, source):
+    moves = [dist.P2POp(dist.isend, out, to), dist.P2POp(dist.irecv, into, source)]
+    for work in dist.batch_isend_irecv(moves):
+        work.wait()
+
+
+def in_few_rounds(mine, in_order=True, all_of_it=False):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    have, d = mine, 1
+    while d < p:
+        out = have if all_of_it else have[: (p - d) * len(mine)]
+        came = torch.empty_like(out)
+        transfer(out, (rank - d) % p, came, (rank + d) % p)
+        have, d = torch.cat([have, came]), 2 * d
+    have = have[: p * len(mine)]
+    return have.roll(rank * len(mine)) if in_order else have
+
+
+def round_the_ring(mine):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    parts = [mine.clone() for _ in range(p)]
+    for i in range(p - 1):
+        transfer(parts[(rank - i) % p], (rank + 1) % p, parts[(rank - 1 - i) % p], (rank - 1) % p)
+    return torch.cat(parts)
+
+
+def with_torch(mine):
+    whole = mine.repeat(dist.get_world_size())
+    dist.all_gather_single(whole, mine)
+    return whole
+
+
+@pytest.mark.parametrize(
+    "one_check, answer, says",
+    [
+        (HERE.gather, in_few_rounds, "✓ A ring's bytes in a tree's rounds"),
+        (
+            HERE.gather,
+            lambda mine: in_few_rounds(mine, in_order=False),
+            "✗ With 2 ranks, rank 1 returned [100, 0], not [0, 100]. All parts are there",
+        ),
+        (HERE.gather, lambda mine: in_few_rounds(mine, all_of_it=True), "✗ All in order and in few rounds"),
+        (
+            HERE.gather,
+            round_the_ring,
+            "✗ All in order, but with 4 ranks it takes 2 rounds",
+        ),
+        (HERE.gather, with_torch, "✗ It calls all_gather"),
+        (HERE.gather, lambda mine: None, "✗ The function returns nothing yet"),
+        (HERE.gather, lambda mine: mine, "✗ With 2 ranks, rank 0 returned [0], not [0, 100]"),
+        (HERE.thousand, (20, 1 + 2 * 511 / 512), "✓ 20 rounds, and 3 n"),
+        (HERE.thousand, (20, 3), "✗ Not 3 n"),
+        (HERE.thousand, (18, 3), "✗ 18 rounds halve and double on 512"),
+        (HERE.thousand, (1998, 2), "✗ That is the ring"),
+        (HERE.thousand, (10, 3), "✗ Not 10 rounds"),
+        (HERE.thousand, (20, 1.998), "✗ Nearly"),
+        (HERE.thousand, (20, 10), "✗ Not 10 n"),
+        (HERE.thousand, (None, None), "✗ Put numbers"),
+        (HERE.thousand, 20, "✗ Two numbers"),
+    ],
+)
+def test_an_answer_gets_its_verdict(capsys, one_check, answer, says):
+    assert verdict(capsys, one_check, answer).startswith(says)
