@@ -236,8 +236,9 @@ def lanes(panels, xlabel):
             shade = 1 if stage >= ranks else 0.45
             style = {"facecolor": PASSES[kind][1], "alpha": shade, "edgecolor": "white"}
             place.broken_barh([(start, end - start)], (rank - 0.44, 0.88), linewidth=0.6, **style)
-            at = ((start + end) / 2, rank + 0.04)
-            place.text(*at, microbatch, ha="center", va="center", fontsize=6)
+            if end - start > end_of_all / 55:  # a narrower box has no room for a number
+                at = ((start + end) / 2, rank + 0.04)
+                place.text(*at, microbatch, ha="center", va="center", fontsize=6)
         place.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)], fontsize=8)
         place.set(xlim=(0, end_of_all), ylim=(ranks - 0.5, -0.5))
         place.set_title(label, fontsize=9, loc="left")
