@@ -11,6 +11,14 @@ PHASES = {
 }  # told apart by pattern as by colour
 
 
+PASSES = {  # of a pipeline: kind -> name, colour, hatch
+    "F": ("forward", "C0", ""),
+    "BW": ("backward", "C1", "//"),
+    "B": ("input gradient", "C1", "//"),
+    "W": ("weight gradient", "C2", "-"),
+}
+
+
 def messages(sent):
     """Draw who sends to whom; `sent` lists (round, source rank, destination rank), rounds in any numbers."""
     rounds = sorted({number for number, _, _ in sent})
@@ -180,13 +188,7 @@ def gantt(simulated, measured, xlabel):
     Both list (rank, kind, start, end), in one unit: measured below the line of the rank, simulated above it.
     kind: "F" forward, "BW" backward, or its parts, "B" input gradient and "W" weight gradient.
     """
-    looks = {
-        "F": ("forward", "C0", ""),
-        "BW": ("backward", "C1", "//"),
-        "B": ("input gradient", "C1", "//"),
-        "W": ("weight gradient", "C2", "-"),
-    }
-    looks = {kind: looks[kind] for kind in looks if any(kind == bar[1] for bar in simulated)}
+    looks = {kind: PASSES[kind] for kind in PASSES if any(kind == bar[1] for bar in simulated)}
     ranks = 1 + max(rank for rank, *_ in simulated)
     _, axes = plt.subplots(figsize=(6, 0.62 * ranks + 1.1))
     for bars, top, alpha in ((simulated, -0.4, 0.45), (measured, 0.0, 1.0)):
@@ -215,6 +217,37 @@ def gantt(simulated, measured, xlabel):
         title_fontsize=8,
     )
     plt.tight_layout()
+    plt.show()
+
+
+def lanes(panels, xlabel):
+    """Draw when each rank runs what, a panel for each schedule, all on one time axis.
+
+    `panels` maps a label to slots (rank, (kind, micro-batch, stage), start, end), as a simulated timeline has
+    them; kind as in `gantt`. A box carries the number of its micro-batch; a rank's later stages are darker.
+    """
+    tall = [1 + max(rank for rank, *_ in slots) for slots in panels.values()]
+    size = (6, sum(0.24 * ranks + 0.4 for ranks in tall) + 0.6)
+    figure, axes = plt.subplots(len(panels), sharex=True, squeeze=False, figsize=size, height_ratios=tall)
+    kinds = {slot[1][0] for slots in panels.values() for slot in slots}
+    end_of_all = max(slot[3] for slots in panels.values() for slot in slots)
+    for place, ranks, (label, slots) in zip(axes[:, 0], tall, panels.items(), strict=True):
+        for rank, (kind, microbatch, stage), start, end in slots:
+            shade = 1 if stage >= ranks else 0.45
+            style = {"facecolor": PASSES[kind][1], "alpha": shade, "edgecolor": "white"}
+            place.broken_barh([(start, end - start)], (rank - 0.44, 0.88), linewidth=0.6, **style)
+            if end - start > end_of_all / 55:  # a narrower box has no room for a number
+                at = ((start + end) / 2, rank + 0.04)
+                place.text(*at, microbatch, ha="center", va="center", fontsize=6)
+        place.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)], fontsize=8)
+        place.set(xlim=(0, end_of_all), ylim=(ranks - 0.5, -0.5))
+        place.set_title(label, fontsize=9, loc="left")
+    axes[-1, 0].set_xlabel(xlabel)
+    looks = [PASSES[kind] for kind in PASSES if kind in kinds]
+    boxes = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, alpha=0.6) for _, colour, _ in looks]
+    names = [name for name, *_ in looks]
+    figure.legend(boxes, names, loc="upper right", ncols=len(looks), fontsize=8, frameon=False)
+    figure.tight_layout()
     plt.show()
 
 

@@ -218,6 +218,17 @@ def test_a_gantt_names_the_kinds_of_operations_that_it_has():
     assert [label.get_text() for label in legend.texts] == ["forward", "input gradient", "weight gradient"]
 
 
+def test_lanes_are_boxes_with_the_number_of_the_micro_batch():
+    slots = {"two": [(0, ("F", 0, 0), 0, 1), (1, ("F", 3, 1), 1, 2)], "one": [(0, ("BW", 5, 0), 1, 3)]}
+    plots.lanes(slots, "time")
+    two, one = plt.gcf().axes
+    assert [text.get_text() for text in two.texts] == ["0", "3"]
+    assert [label.get_text() for label in one.get_yticklabels()] == ["rank 0"]
+    assert [axes.get_title("left") for axes in (two, one)] == ["two", "one"]
+    assert two.get_xlim() == (0, 3)
+    assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["forward", "backward"]
+
+
 def test_a_binade_is_a_bar_that_starts_at_its_exponent():
     plots.binades({"plain": {-20: 0.25, -19: 0.5}, "scaled": {-4: 1.0}}, {"0 below": -25})
     plain, scaled = plt.gcf().axes
