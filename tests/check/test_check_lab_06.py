@@ -112,7 +112,7 @@ def test_a_milestone_with_a_task_left_is_not_reached(capfd):
     lines = capfd.readouterr().out.splitlines()
     assert lines[-4:] == [
         "✗ tensor-parallel decode on two ranks",
-        "✓ guesses, checked in one pass",
+        "✓ guess several tokens",
         "✗ settings for a load",
         "5 of 7 tasks are solved.",
     ]

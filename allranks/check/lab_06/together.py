@@ -133,7 +133,7 @@ def milestone(
             ("a scheduler under a budget of pages", scheduler, admit, grow, preempt, finish),
             ("a prefix cache", prefixes, keys, share, release),
             ("tensor-parallel decode on two ranks", sliced, cut, one_layer, attention),
-            ("guesses, checked in one pass", guesses, speculate),
+            ("guess several tokens", guesses, speculate),
             ("settings for a load", plan, choose),
         ],
         whole,
