@@ -49,7 +49,7 @@ def _content(path):
         if raw.startswith(GZIPPED):
             raw = gzip.decompress(raw)
     except FileNotFoundError:
-        raise ValueError(f"there is no {path}") from None
+        raise ValueError(f"there is no file or folder {path}") from None
     except (EOFError, zlib.error):
         raise ValueError(f"{path.name} ends too early: was its rank stopped while it wrote?") from None
     except OSError as error:

@@ -157,7 +157,7 @@ def table(dumps, last=8):
 def _read_one(path):
     """The rank whose dump this is, and the dump; NoDump in a sentence."""
     if not os.path.exists(path):
-        raise NoDump(f"there is no {path}")
+        raise NoDump(f"there is no file or folder {path}")
     number = NUMBER.search(path)
     if not number:
         raise NoDump(f"{path}: the name of a dump ends in the number of its rank")

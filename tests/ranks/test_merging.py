@@ -98,7 +98,7 @@ def test_plain_or_gzipped_whatever_the_ending_says(job, capsys, tmp_path):
 @pytest.mark.parametrize(
     "name, content, said",
     [
-        ("missing.json", None, "there is no /"),
+        ("missing.json", None, "there is no file or folder /"),
         ("empty.json", b"", "empty.json is empty"),
         ("notes.json", b"no json", "notes.json is no trace: it holds no JSON"),
         ("bytes.json", bytes(range(128, 256)), "bytes.json is no trace: it holds no JSON"),
