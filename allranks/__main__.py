@@ -40,9 +40,7 @@ def main(arguments=None):
 
 def _trace(options):
     try:
-        traces = [merging.load(path) for path in merging.files_of(options.files) if path != options.out]
-        if not traces:
-            raise ValueError("there is no trace in that folder")
+        traces = merging.traces_of(options.files, options.out)
         print(*merging.report(traces), sep="\n")
         if options.out:
             merging.merge(traces, options.out)
@@ -104,12 +102,14 @@ def _submit(options):
 
 def _hang(options):
     try:
-        dumps = hang.read(options.dumps)
+        dumps = hang.read(options.dumps, refusals := [])
     except hang.NoDump as error:
         print(error, file=sys.stderr)
         return 2
+    if refusals:
+        print(*refusals, sep="\n", file=sys.stderr)
     found = hang.findings(dumps)
-    print(*(found or [f"{len(dumps)} dumps agree, as far as the recorder knows."]), sep="\n")
+    print(*(found or [hang.nothing_found(dumps)]), sep="\n")
     parts = {"Where ranks stand": hang.standing(dumps), "Entered": hang.table(dumps, options.last)}
     for heading, lines in parts.items():
         if lines:

@@ -8,18 +8,24 @@ A dump that `write` makes has what gloo's recorder leaves out, so that torch's o
 the members of the groups. It says also where the rank stands now, and the exception that ended it.
 """
 
+import gzip
 import os
 import pickle
 import re
 import sys
 import threading
 import traceback
+import zlib
 from collections import namedtuple
 
 from allranks import private
 from allranks.launch import recorder, stacks
 
 FOLDER = "hang"  # for the dumps, unless said otherwise
+NUMBER = re.compile(r"(\d+)(?:\.gz)?$")  # of the rank, at the end of a dump's name
+GZIPPED, PICKLED = b"\x1f\x8b", b"\x80"  # how such files begin
+EARLY = re.compile(r"ran out of input|truncated", re.IGNORECASE)
+WORLD = "0"  # torch's name for the group of all ranks
 PREFIX = "rank_"  # of a dump's name; the rank's number ends it
 
 Dump = namedtuple("Dump", "history stands raised", defaults=((), None))
@@ -56,25 +62,38 @@ def write(folder=FOLDER, error=None):
     return path
 
 
-def read(paths):
+def read(paths, refusals=None):
     """Return `{rank: Dump}` for files, and for all files of folders; the rank is the number that ends a name.
 
-    What stands before the number does not matter, a host's name for instance. Raises NoDump.
+    What stands before the number does not matter, a host's name for instance; `.gz` may stand after it.
+    Raises NoDump. With a list for `refusals`, it leaves out what it cannot read, and adds the reasons.
     """
     files = []
     for path in map(os.fspath, paths):
         if os.path.isdir(path):
-            files += [os.path.join(path, name) for name in os.listdir(path) if re.search(r"\d$", name)]
+            files += sorted(os.path.join(path, name) for name in os.listdir(path) if NUMBER.search(name))
         else:
             files.append(path)
     if not files:
-        raise NoDump(f"no dumps in {', '.join(map(str, paths))}")
-    dumps = {}
+        raise NoDump(
+            f"no dumps in {', '.join(map(str, paths))}: the name of a dump ends in the number of its rank"
+        )
+    dumps, sources, why = {}, {}, []
     for path in files:
-        number = re.search(r"(\d+)$", path)
-        if not number:
-            raise NoDump(f"{path}: the name of a dump ends in the number of its rank")
-        dumps[int(number[1])] = _read_one(path)
+        try:
+            rank, dump = _read_one(path)
+        except NoDump as refusal:
+            if refusals is None:
+                raise
+            why.append(str(refusal))
+            continue
+        if rank in dumps and not os.path.samefile(path, sources[rank]):
+            raise NoDump(f"{sources[rank]} and {path} are both of rank {rank}: give the dumps of one run")
+        dumps[rank], sources[rank] = dump, path
+    if not dumps:
+        raise NoDump("\n".join(why))
+    if refusals is not None:
+        refusals += why
     return dict(sorted(dumps.items()))
 
 
@@ -103,6 +122,15 @@ def findings(dumps):
     return found or _made(dumps) or _lines(entered)
 
 
+def nothing_found(dumps):
+    """Say why `findings` is empty, and what to do then."""
+    if not any(dump.history.calls for dump in dumps.values()):
+        return "No rank has entered a collective, as far as the recorder knows."
+    if len(dumps) == 1:
+        return "One dump cannot be compared: give those of all ranks."
+    return f"{len(dumps)} dumps agree, as far as the recorder knows."
+
+
 def standing(dumps):
     """Say where each rank stands, for those of which it is known: `rank 1: train.py, line 9, in step`."""
     known = {rank: dump.stands for rank, dump in dumps.items() if stacks.outside(dump.stands)}
@@ -127,13 +155,39 @@ def table(dumps, last=8):
 
 
 def _read_one(path):
+    """The rank whose dump this is, and the dump; NoDump in a sentence."""
+    if not os.path.exists(path):
+        raise NoDump(f"there is no file or folder {path}")
+    number = NUMBER.search(path)
+    if not number:
+        raise NoDump(f"{path}: the name of a dump ends in the number of its rank")
     try:
         with open(path, "rb") as file:
-            dump = recorder.load(file.read())
-        groups = {name: _members(each["ranks"]) for name, each in dump["pg_config"].items() if each["ranks"]}
-        history = recorder.history_of(dump["entries"], groups, dump.get("groups_made"))
-    except (OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise NoDump(f"{path}: {type(error).__name__}: {error}") from None
+            content = file.read()
+        if content.startswith(GZIPPED):
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise NoDump(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not content:
+        raise NoDump(f"{path} is empty: its rank was killed before it wrote, or the disk is full")
+    try:
+        return int(number[1]), _understood(recorder.load(content))
+    except (EOFError, pickle.UnpicklingError) as error:
+        if content.startswith(PICKLED) and EARLY.search(str(error)):
+            raise NoDump(
+                f"{path} ends too early: its rank was killed while it wrote, or the disk is full"
+            ) from None
+        said = str(error) if isinstance(error, recorder.NotPlainData) else "it is not pickled"
+    except KeyError as error:
+        said = f"it lacks {error}"
+    except (AttributeError, IndexError, TypeError, ValueError):
+        said = "it holds something else" if content.startswith(PICKLED) else "it is not pickled"
+    raise NoDump(f"{path} is no dump of the flight recorder: {said}")
+
+
+def _understood(dump):
+    groups = {name: _members(each["ranks"]) for name, each in dump["pg_config"].items() if each["ranks"]}
+    history = recorder.history_of(dump["entries"], groups, dump.get("groups_made"))
     stands = [stacks.Frame(*frame) for frame in dump.get("stands", ())]
     return Dump(history, stands, dump.get("raised"))
 
@@ -172,6 +226,9 @@ def _groups(dumps):
         for name, ranks in (dump.history.groups or {}).items():
             members.setdefault(name, {}).setdefault(tuple(ranks), []).append(rank)
     for name, seen in members.items():
+        if len(seen) > 1 and name == WORLD:
+            said = " · ".join(f"{_ranks(ranks)} of a run of {len(one)}" for one, ranks in seen.items())
+            return [f"the dumps are not of one run: {said}"]
         if len(seen) > 1:
             said = " · ".join(f"{_ranks(ranks)} made it of {_ranks(one)}" for one, ranks in seen.items())
             return [f"group {name} is not the same on all ranks: {said}"]

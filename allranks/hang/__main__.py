@@ -1,6 +1,7 @@
 """How does a program leave dumps that has never heard of this book? torchrun starts it through this module:
 
 torchrun --nproc-per-node 4 -m allranks.hang program.py [its arguments]
+torchrun --nproc-per-node 4 -m allranks.hang -m package.module [its arguments]
 
 Each rank writes hang/rank_N ($ALLRANKS_HANG/rank_N if that is set) when the program returns, raises, aborts,
 or is told to stop, by torchrun, by a scheduler or by Ctrl-C; SIGKILL alone leaves no time for it. A rank that
@@ -22,23 +23,36 @@ import torch.distributed as dist
 from allranks import hang
 from allranks.launch.rank import call_on_abort
 
+USAGE = (
+    "usage: torchrun --nproc-per-node N -m allranks.hang PROGRAM.py [ARGUMENTS], or … -m MODULE [ARGUMENTS]"
+)
+
 writing = threading.RLock()  # two threads may, and an abort interrupts either
 ended = threading.Event()  # the program, by an exception: what a signal would dump then is no news
 
 
 def main(arguments):
     """Run a program, and dump what its ranks have entered when it ends, or when a signal asks for it."""
-    if not arguments:
-        raise SystemExit("usage: torchrun --nproc-per-node N -m allranks.hang PROGRAM.py [ARGUMENTS]")
+    as_module = arguments[:1] == ["-m"]
+    arguments = arguments[as_module:]
+    if not arguments or arguments[0].startswith("-"):
+        raise SystemExit(USAGE)
+    if not as_module and not os.path.exists(arguments[0]):
+        raise SystemExit(f"there is no {arguments[0]}; {USAGE}")
     folder = os.path.abspath(os.environ.get("ALLRANKS_HANG", hang.FOLDER))
     # Where NCCL's watchdog writes its own.
     os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, hang.PREFIX))
     _watch(folder)
     _before_groups_end(folder)
     sys.argv = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # as if Python had been given the program
     try:
-        runpy.run_path(arguments[0], run_name="__main__")
+        if as_module:
+            runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(
+                os.path.abspath(arguments[0])
+            )  # as if Python had been given the program
+            runpy.run_path(arguments[0], run_name="__main__")
     except BaseException as error:
         is_exit = isinstance(error, SystemExit) and not error.code
         _write(folder, None if is_exit else error, is_last=True)

@@ -60,11 +60,15 @@ def load(pickled):
     return _PlainData(io.BytesIO(pickled)).load()
 
 
+class NotPlainData(pickle.UnpicklingError):
+    """A file names a function that reading it would call."""
+
+
 class _PlainData(pickle.Unpickler):
     """Unpickling calls any function that a file names; these files need none."""
 
     def find_class(self, module, name):
-        raise pickle.UnpicklingError(f"no file of the flight recorder: it asks for {module}.{name}")
+        raise NotPlainData(f"it asks for {module}.{name}")
 
 
 def agree(digests):

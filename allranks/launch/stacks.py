@@ -33,7 +33,7 @@ GAVE_UP = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 LIBRARY = os.path.dirname(os.__file__) + os.sep  # Python's own
 PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")  # of Python, of an environment, of a user
 LONGEST = 10_000  # characters of an exception's message that are kept
-NO_WAIT = re.compile(r"wrapper$|get_|is_|_")  # functions of torch.distributed in which nothing waits
+NO_WAIT = re.compile(r"wrapper$|get_|is_|_|<")  # functions of torch.distributed in which nothing waits
 
 Frame = namedtuple("Frame", "filename line name")  # innermost last, as in a traceback
 
@@ -166,7 +166,10 @@ def source(frame):
 
 def is_library(frame):
     """True if a frame is not the reader's: Python's, an installed package's, or the launcher's own."""
-    return frame.filename.startswith("<frozen") or is_installed(frame.filename) or is_launcher(frame)
+    is_start = frame.filename == "<string>" and frame.name == "<module>"  # of a process that Python started
+    return (
+        is_start or frame.filename.startswith("<frozen") or is_installed(frame.filename) or is_launcher(frame)
+    )
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from .clocks import (
     shift_bounds,
     shifted,
 )
-from .compact import MOST_JOINED, chrome, hosts_of, packed, unpacked
+from .compact import MERGED, MOST_JOINED, chrome, hosts_of, packed, unpacked
 from .examples import ABOUT, EXAMPLES, example
 from .intervals import difference, total, union
 from .reading import KINDS, Collective, Recorded, Span, read
@@ -32,6 +32,7 @@ __all__ = [
     "ABOUT",
     "EXAMPLES",
     "KINDS",
+    "MERGED",
     "MOST_JOINED",
     "SYNCHRONISING",
     "WAITED",

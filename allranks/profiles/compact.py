@@ -7,6 +7,10 @@ MOST_JOINED = 100
 """Microseconds between two operators that a compact trace does not show."""
 
 
+MERGED = "mergedRanks"
+"""The entry by which a trace that `chrome` returned is told from a rank's own."""
+
+
 def packed(recorded, joined=MOST_JOINED):
     """The traces as lists of whole microseconds, which JSON can hold: {"ranks": [...]}; see `unpacked`.
 
@@ -113,6 +117,7 @@ def chrome(traces):
                 processes.append(event["pid"])
             events.append(_of_rank(event, each.rank, processes.index(event["pid"]), later))
     about = {"baseTimeNanoseconds": base, "displayTimeUnit": "ms", "schemaVersion": 1}
+    about[MERGED] = [each.rank for each in recorded]
     about["traceEvents"] = events
     return about
 

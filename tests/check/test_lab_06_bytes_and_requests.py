@@ -94,7 +94,7 @@ WRONG = {
             "    return nbytes // ((prompt + new - 1) * token_bytes(shape, element))",
         ),
         "pool not in whole pages": (
-            "so a request caches one token less than it has",
+            "Return a whole number",
             "nbytes // (page * token_bytes(shape, element))",
             "nbytes / (page * token_bytes(shape, element))",
             "return pages //",
@@ -111,7 +111,7 @@ WRONG = {
             "return pages // -(-(prompt + new - 1) // page)",
             "return -(-pages // -(-(prompt + new - 1) // page))",
         ),
-        "a fraction": ("so a request caches one token less than it has", "return pages //", "return pages /"),
+        "a fraction": ("Return a whole number", "return pages //", "return pages /"),
         "two bytes": ("and those of a request up", "token_bytes(shape, element)", "token_bytes(shape, 2)"),
         "one page kept free": ("bytes, and requests of", "return pages //", "return (pages - 1) //"),
         "mean length": ("and those of a request up", "prompt + new - 1", "prompt + new // 2"),

@@ -83,7 +83,7 @@ WRONG = {
             '("chunked", "continuous")',
             '("continuous",)',
         ),
-        "static": ("pages: the policy is", '("chunked", "continuous")', '("static",)'),
+        "static": ("the first is the policy", '("chunked", "continuous")', '("static",)'),
         "the smallest budget": ("A larger budget computes prompts sooner", "in BUDGETS", "in BUDGETS[:1]"),
         "the largest budget": ("A smaller budget makes steps shorter", "in BUDGETS", "in BUDGETS[-1:]"),
         "a budget of 512": ("A larger budget computes prompts sooner", "in BUDGETS", "in (512,)"),

@@ -138,7 +138,7 @@ WRONG = {
             "    w = layer.mlp.down_proj.weight\n    layer.mlp.down_proj.weight = torch.nn.Parameter(w.data.chunk(2, 1)[dist.get_rank()], requires_grad=False)",
         ),
         "the other rank's half": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    keep(layer.mlp.down_proj, 1)",
             "    w = layer.mlp.down_proj.weight\n    layer.mlp.down_proj.weight = torch.nn.Parameter(w.data.chunk(2, 1)[1 - dist.get_rank()].clone(), requires_grad=False)",
         ),
@@ -148,17 +148,17 @@ WRONG = {
             "    keep(layer.mlp.down_proj, 1)\n    keep(layer.input_layernorm, 0)",
         ),
         "rank 0's half": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):\n        keep(linear, 0)",
             "    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):\n        linear.weight = torch.nn.Parameter(linear.weight.data.chunk(2)[0].clone(), requires_grad=False)",
         ),
         "every second column": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):\n        keep(linear, 0)\n",
             "    for linear in (layer.mlp.gate_proj,):\n        linear.weight = torch.nn.Parameter(linear.weight.data[dist.get_rank()::2].clone(), requires_grad=False)\n    keep(layer.mlp.up_proj, 0)\n",
         ),
         "heads interleaved": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    keep(layer.self_attn.o_proj, 1)",
             "    w = layer.self_attn.o_proj.weight\n    layer.self_attn.o_proj.weight = torch.nn.Parameter(w.data[:, dist.get_rank()::2].clone(), requires_grad=False)",
         ),
@@ -181,27 +181,27 @@ WRONG = {
             "(x))",
         ),
         "x summed too": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "sum y alone",
             "    x = x + y\n",
             "    x = x + y\n    dist.all_reduce(x)\n",
         ),
         "summed after adding x": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "sum y alone",
             "    dist.all_reduce(y)\n    return x + y, past",
             "    y = x + y\n    dist.all_reduce(y)\n    return y, past",
         ),
         "mean": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "the halves are averaged",
             "    dist.all_reduce(y)\n",
             "    dist.all_reduce(y)\n    y /= dist.get_world_size()\n",
         ),
         "maximum": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "all_reduce(y)",
             "all_reduce(y, op=dist.ReduceOp.MAX)",
         ),
         "to rank 0": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "all_reduce(y)",
             "reduce(y, 0)",
         ),
@@ -216,17 +216,17 @@ WRONG = {
             "all_reduce(y, async_op=True)",
         ),
         "x not added": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "attention's output is not added",
             "    x = x + y\n",
             "    x = y\n",
         ),
         "x not added at the end": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "feed-forward's output is not added",
             "return x + y",
             "return y",
         ),
         "one sum at the end": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    dist.all_reduce(y)\n    x = x + y\n    y = layer.mlp(layer.post_attention_layernorm(x))\n    dist.all_reduce(y)\n    return x + y, past",
             "    z = x + y\n    y = y + layer.mlp(layer.post_attention_layernorm(z))\n    dist.all_reduce(y)\n    return x + y, past",
         ),
@@ -237,22 +237,22 @@ WRONG = {
             "    parts = [torch.empty_like(past) for _ in range(dist.get_world_size())]\n    dist.all_gather(parts, past)\n    past = torch.cat(parts, 2)\n    return x",
         ),
         "past summed": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    return x",
             "    dist.all_reduce(past)\n    return x",
         ),
         "norm after attention forgotten": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "without `post_attention_layernorm`",
             "layer.post_attention_layernorm(x)",
             "x",
         ),
         "first norm forgotten": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "without `input_layernorm`",
             "layer.input_layernorm(x)",
             "x",
         ),
         "norms exchanged": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "post_attention_layernorm(x)",
             "input_layernorm(x)",
         ),
@@ -262,7 +262,7 @@ WRONG = {
             "    w = []\n    for linear, dim in ((layer.mlp.gate_proj, 0), (layer.mlp.up_proj, 0), (layer.mlp.down_proj, 1)):\n        parts = [torch.empty_like(linear.weight) for _ in range(dist.get_world_size())]\n        dist.all_gather(parts, linear.weight.data)\n        w.append(torch.cat(parts, dim))\n    z = layer.post_attention_layernorm(x)\n    y = F.linear(F.silu(F.linear(z, w[0])) * F.linear(z, w[1]), w[2])\n",
         ),
         "summed in 16 bits": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    dist.all_reduce(y)\n",
             "    z = y.bfloat16()\n    dist.all_reduce(z)\n    y = z.to(y.dtype)\n",
         ),
@@ -272,7 +272,7 @@ WRONG = {
             "(x))\n    dist.all_reduce(y)\n    dist.all_reduce(y.clone())\n",
         ),
         "hard-coded two ranks doubled": (
-            "and o_proj and down_proj the inputs that this rank has",
+            "all else is as in `forward`",
             "    dist.all_reduce(y)\n    x",
             "    y *= 2\n    x",
         ),

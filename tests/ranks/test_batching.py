@@ -258,3 +258,29 @@ def test_two_replicas_write_what_one_writes():
 def test_what_can_never_run_is_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def computed_one_by_one(prompts, pages):
+    """Tokens computed of all prompts, served one at a time in this order, with pages of a single token."""
+    pool, count = Pool(pages, 1, prefixes=True), 0
+    for prompt in prompts:
+        scheduler, request = Scheduler(pool, slots=1), Request(list(prompt), 1)
+        scheduler.add(request)
+        while request.missing:
+            for one, tokens in scheduler.schedule():
+                scheduler.advance(one, tokens)
+                count += tokens
+        scheduler.leave(request)
+    return count
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    prompts=st.sets(st.lists(st.integers(0, 2), min_size=1, max_size=6).map(tuple), min_size=1, max_size=12)
+)
+def test_depth_first_order_computes_every_edge_of_the_prefix_tree_once(prompts):
+    """SGLang's theorem 3.1: a cache that holds the longest request is then as good as an endless one."""
+    edges = {prompt[:end] for prompt in prompts for end in range(1, len(prompt) + 1)}
+    assert computed_one_by_one(sorted(prompts), max(map(len, prompts))) == len(edges)
+    # A prompt that is the beginning of an earlier one still computes its last token.
+    assert computed_one_by_one(sorted(prompts, reverse=True), 100) >= len(edges)

@@ -1,5 +1,6 @@
 """Dumps of a job that has never heard of this book name its culprit; torch's own reader takes them too."""
 
+import gzip
 import os
 import pickle
 import re
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -149,10 +151,14 @@ def test_what_is_no_dump_is_refused_and_not_run(tmp_path, capsys):
     assert main(["hang", str(tmp_path)]) == 2
     assert "it asks for posix.mkdir" in capsys.readouterr().err and not marker.exists()
     for name, content, said in (
-        ("rank_1", b"", "EOFError"),
-        ("rank_1", pickle.dumps({"entries": []}), "KeyError"),
+        ("rank_1", b"", "rank_1 is empty"),
+        ("rank_1", pickle.dumps({"entries": ["one"]})[:-5], "rank_1 ends too early"),
+        ("rank_1", b'{"entries": []}', "it is not pickled"),
+        ("rank_1", b"garbage\n", "it is not pickled"),
+        ("rank_1", pickle.dumps([]), "it holds something else"),
+        ("rank_1", pickle.dumps({"entries": []}), "it lacks 'pg_config'"),
         ("notes.txt", b"", "ends in the number of its rank"),
-        ("rank_9", None, "FileNotFoundError"),
+        ("rank_9", None, "there is no "),
     ):
         if content is not None:
             (tmp_path / name).write_bytes(content)
@@ -160,6 +166,58 @@ def test_what_is_no_dump_is_refused_and_not_run(tmp_path, capsys):
             hang.read([tmp_path / name])
     with pytest.raises(hang.NoDump, match="no dumps in"):
         hang.read([])
+
+
+def test_one_file_that_cannot_be_read_is_said_and_the_others_are_read(tmp_path, capsys):
+    launch(groups_of_a_mesh, tmp_path, world_size=4)
+    (tmp_path / "rank_1").write_bytes(b"")
+    zipped = gzip.compress((tmp_path / "rank_2").read_bytes())
+    (tmp_path / "rank_2").unlink()
+    (tmp_path / "rank_2.gz").write_bytes(zipped)
+    assert main(["hang", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "rank_1 is empty" in said.err and said.out.startswith("rank 1 left no dump\n")
+
+
+def test_dumps_of_two_runs_are_not_compared(tmp_path):
+    for world_size in (4, 2):  # ranks 2 and 3 keep the dumps of the first
+        launch(groups_of_a_mesh if world_size == 4 else entered_once, tmp_path, world_size=world_size)
+    said = "the dumps are not of one run: ranks 0, 1 of a run of 2 · ranks 2, 3 of a run of 4"
+    assert hang.findings(hang.read([tmp_path]))[0] == said
+    (tmp_path / "host_b_rank_0").write_bytes((tmp_path / "rank_0").read_bytes())
+    with pytest.raises(hang.NoDump, match="are both of rank 0: give the dumps of one run"):
+        hang.read([tmp_path])
+
+
+def entered_once(folder):
+    dist.barrier()
+    hang.write(folder)
+
+
+def test_without_a_finding_it_is_said_what_is_missing():
+    assert (
+        hang.nothing_found(dumps([], [])) == "No rank has entered a collective, as far as the recorder knows."
+    )
+    assert hang.nothing_found(dumps([SUM])).startswith("One dump cannot be compared")
+    assert hang.nothing_found(dumps([SUM], [SUM])).startswith("2 dumps agree")
+
+
+def test_a_module_is_started_as_torchrun_starts_it_and_a_missing_program_is_said(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "train.py").write_text(
+        "import sys; from . import __name__; print(__name__, sys.argv[1:])"
+    )
+    command = [sys.executable, "-m", "allranks.hang"]
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert run([*command, "-m", "package.train", "--lr", "1"]).stdout == "package ['--lr', '1']\n"
+    for arguments, said in (
+        ([], "usage: torchrun"),
+        (["-m"], "usage: torchrun"),
+        (["no.py"], "there is no no.py;"),
+    ):
+        done = run([*command, *arguments])
+        assert done.returncode and done.stderr.startswith(said), done.stderr
 
 
 # ---- what is said, without ranks ----

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 
@@ -58,22 +59,65 @@ def test_a_missing_rank_is_said_and_a_file_given_twice_is_refused(job, capsys):
     assert main(["trace", *files[:2]]) == 0
     assert "no trace of rank 2" in capsys.readouterr().out
     assert main(["trace", files[0], files[0]]) == 1
-    assert capsys.readouterr().err == "two files are of rank 0: give one a rank, of one run\n"
+    said = capsys.readouterr().err
+    assert said.startswith("two files are of rank 0, ") and said.endswith(": give one a rank, of one run\n")
+
+
+def test_a_verdict_needs_all_ranks_and_a_collective(job, capsys):
+    files = sorted(map(str, job.iterdir()))
+    assert main(["trace", files[0], files[2]]) == 0  # without the rank that sleeps
+    said = capsys.readouterr().out
+    assert said.endswith(
+        "None of these ranks stands out. The others may wait for rank 1: look for that trace.\n"
+    )
+    assert main(["trace", files[1]]) == 0
+    assert "One trace does not tell who waits for whom" in capsys.readouterr().out
+
+
+def test_a_merged_trace_is_left_out_of_its_folder_and_refused_as_a_file(job, capsys, tmp_path):
+    folder = shutil.copytree(job, tmp_path / "traces")
+    merged = folder / "merged.json"
+    for out in (["--out", str(merged)], ["--out", str(merged)], []):
+        assert main(["trace", str(folder), *out]) == 0
+    capsys.readouterr()
+    assert main(["trace", str(merged)]) == 1
+    assert capsys.readouterr().err == "merged.json is a merged trace: give those of the single ranks\n"
+    assert main(["trace", str(folder), "--out", str(folder / "nowhere" / "merged.json")]) == 1
+    assert capsys.readouterr().err.endswith("merged.json cannot be written: No such file or directory\n")
+
+
+def test_plain_or_gzipped_whatever_the_ending_says(job, capsys, tmp_path):
+    for number, path in enumerate(sorted(job.iterdir())):
+        content = path.read_bytes()
+        ending = "json.gz" if number else "json"  # zipped without the ending, and plain with it
+        (tmp_path / f"rank_{number}.{ending}").write_bytes(gzip.decompress(content) if number else content)
+    assert main(["trace", str(tmp_path)]) == 0
+    assert "3 ranks, 2 collectives" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "name, content, said",
     [
-        ("missing.json", None, "missing.json: No such file or directory"),
-        ("notes.json", "no json", "notes.json: Expecting value"),
-        ("list.json", "[]", "list.json: this is no trace of torch.profiler"),
-        ("folder", None, "there is no trace in that folder"),
+        ("missing.json", None, "there is no file or folder /"),
+        ("empty.json", b"", "empty.json is empty"),
+        ("notes.json", b"no json", "notes.json is no trace: it holds no JSON"),
+        ("bytes.json", bytes(range(128, 256)), "bytes.json is no trace: it holds no JSON"),
+        ("cut.json", b'{"traceEvents": [{"na', "cut.json ends too early"),
+        ("cut.json.gz", gzip.compress(bytes(9999))[:-9], "cut.json.gz ends too early"),
+        ("list.json", b"[]", "list.json: this is no trace of torch.profiler"),
+        (
+            "odd.json",
+            b'{"traceEvents": [{"ph": "X"}], "distributedInfo": {"rank": 0}}',
+            "odd.json: this is no",
+        ),
+        ("words.json", b'{"traceEvents": ["X"], "distributedInfo": {"rank": 0}}', "words.json: this is no"),
+        ("folder", None, "there is no trace in /"),
     ],
 )
 def test_what_is_no_trace_is_refused_in_a_sentence(tmp_path, capsys, name, content, said):
     path = tmp_path / name
     if content is not None:
-        path.write_text(content)
+        path.write_bytes(content)
     elif "." not in name:
         path.mkdir()
     assert main(["trace", str(path)]) == 1

@@ -2,6 +2,7 @@
 
 from allranks.check.lab_06.common import forward
 from allranks.check.lab_06.decoding import decode
+from allranks.check.lab_06.guessing import guesses
 from allranks.check.lab_06.judged import Judged, Server
 from allranks.check.lab_06.loads import (
     BUDGETS,
@@ -32,6 +33,7 @@ __all__ = [
     "bytes_and_requests",
     "decode",
     "forward",
+    "guesses",
     "keep",
     "milestone",
     "new_load",

@@ -163,7 +163,7 @@ def _writes(answer, tokens, new, seed):
         must(len(fed) <= new + 2, f"write takes more than {new} steps for {new} new tokens.")
         fed.append(some.clone())
         memory.append([object()])
-        return _greys(torch.cat(fed, 1), seed)[:, -some.shape[1] :], memory[-1]
+        return likely_greys(torch.cat(fed, 1), seed)[:, -some.shape[1] :], memory[-1]
 
     given = tokens.clone()
     found = answer(step, tokens, new)
@@ -171,7 +171,7 @@ def _writes(answer, tokens, new, seed):
     return found, fed
 
 
-def _greys(tokens, seed):
+def likely_greys(tokens, seed):
     """Logits that depend on all tokens so far; beyond the greys stands a larger number, for a trap."""
     weights = torch.arange(1, tokens.shape[1] + 1) * (2 * seed + 1)
     hashed = (tokens * weights).cumsum(1) * 7 + weights
@@ -180,9 +180,10 @@ def _greys(tokens, seed):
     return logits.scatter(-1, (hashed % GREYS)[..., None], 1.0)
 
 
-def _written(tokens, new, seed):
+def written(tokens, new, seed):
+    """The likeliest greys behind `tokens`, one pass for each."""
     for _ in range(new):
-        tokens = torch.cat([tokens, _greys(tokens, seed)[:, -1:, :GREYS].argmax(-1)], 1)
+        tokens = torch.cat([tokens, likely_greys(tokens, seed)[:, -1:, :GREYS].argmax(-1)], 1)
     return tokens
 
 
@@ -224,7 +225,7 @@ def _both(attention, write, cases, jobs):
     with torch.no_grad():
         found = [_attends(attention, model, pieces) for model, pieces in cases]
     for tokens, new, seed in jobs:
-        right = _written(tokens, new, seed)
+        right = written(tokens, new, seed)
         _judge_written(*_writes(write, tokens, new, seed), tokens, new, right)
     return found
 

@@ -111,9 +111,11 @@ def judge_plan(name, settings, seeds):
         f"plan returned {settings!r}; expected (policy, budget, pages)."
     )
     policy, budget, pages = settings
+    assert policy in ("continuous", "chunked"), (
+        f"plan returned {settings!r}; the first is the policy, 'continuous' or 'chunked'."
+    )
     service, longest = EVERY[name], EVERY[name].prompts[1]
     where = f"For {name!r}, {policy}, a budget of {budget} tokens and {pages} pages"
-    assert policy in ("continuous", "chunked"), f"{where}: the policy is 'continuous' or 'chunked'."
     assert all(isinstance(n, int) and n > 0 for n in (budget, pages)), f"{where}: whole numbers above 0."
     assert policy == "chunked" or budget >= longest, (
         f"{where}: a whole prompt has up to {longest} tokens, and all of them need workspace."

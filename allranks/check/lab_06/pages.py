@@ -104,7 +104,9 @@ def _judge_fitting(number, shape, nbytes, page, prompt, new, element):
     )
     by_tokens = nbytes // (memory.kv_cache_bytes(shape, element=element) * (prompt + new - 1))
     hint = ""
-    if number == requests_that_fit(shape, nbytes, page, prompt, new, element, last=1):
+    if isinstance(number, float) and number == right:
+        hint = "Return a whole number: divide by //."
+    elif number == requests_that_fit(shape, nbytes, page, prompt, new, element, last=1):
         hint = "The last token is never fed, so a request caches one token less than it has."
     elif number == by_tokens:
         hint = "A page belongs to one request: round its pages up."

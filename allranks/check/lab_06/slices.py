@@ -68,24 +68,32 @@ def _decoded(cut, one_layer, attention, model, tokens):
 
 
 def _misplaced(model, tokens, where):
-    """The logits of rank 0 with an all-reduce missing or in a wrong place; in one process."""
+    """The logits of every rank with one of the mistakes in PLACES; in one process."""
     halves = [[_half(layer, rank) for rank in range(RANKS)] for layer in model.model.layers]
-    embedded = model.model.embed_tokens(tokens)
-    x = [embedded] * RANKS
+    x = [model.model.embed_tokens(tokens)] * RANKS
+
+    def added(x, ys, part):
+        if where == "after the residual":
+            return [sum(x[r] + ys[r] for r in range(RANKS))] * RANKS
+        if where == "x too":
+            return (
+                [RANKS * (each + sum(ys)) for each in x] if part == "attention" else [e + sum(ys) for e in x]
+            )
+        if where == f"no x after {part}":
+            return [sum(ys)] * RANKS
+        if where in ("nowhere", f"not after {part}"):
+            return [each + y for each, y in zip(x, ys, strict=True)]
+        return [each + sum(ys) / (RANKS if where == "mean" else 1) for each in x]
+
+    def norm(layer, name, x):
+        return x if where == f"no {name}" else getattr(layer, name)(x)
+
     with torch.no_grad():
         for parts in halves:
-            ys = [cached(p.self_attn, p.input_layernorm(x[r]), None)[0] for r, p in enumerate(parts)]
-            if where == "after the residual":
-                x = [sum(x[r] + ys[r] for r in range(RANKS))] * RANKS
-            else:
-                whole = where not in ("nowhere", "after the feed-forward only")
-                x = [x[r] + (sum(ys) if whole else ys[r]) for r in range(RANKS)]
-            ys = [p.mlp(p.post_attention_layernorm(x[r])) for r, p in enumerate(parts)]
-            if where == "after the residual":
-                x = [sum(x[r] + ys[r] for r in range(RANKS))] * RANKS
-            else:
-                whole = where not in ("nowhere", "after attention only")
-                x = [x[r] + (sum(ys) if whole else ys[r]) for r in range(RANKS)]
+            ys = [cached(p.self_attn, norm(p, "input_layernorm", x[r]), None)[0] for r, p in enumerate(parts)]
+            x = added(x, ys, "attention")
+            ys = [p.mlp(norm(p, "post_attention_layernorm", x[r])) for r, p in enumerate(parts)]
+            x = added(x, ys, "the feed-forward")
         return [model.lm_head(model.model.norm(each)) for each in x]
 
 
@@ -103,9 +111,15 @@ def _half(layer, rank):
 
 PLACES = {
     "nowhere": "nobody sums: each rank has half of the heads and half of the columns, and both halves count",
-    "after attention only": "the feed-forward's halves are not summed",
-    "after the feed-forward only": "attention's halves are not summed before the feed-forward reads them",
+    "not after the feed-forward": "the feed-forward's halves are not summed",
+    "not after attention": "attention's halves are not summed before the feed-forward reads them",
     "after the residual": "the sum contains x itself once for each rank: sum first, and add x then",
+    "x too": "x is whole on every rank, and it is summed as well: sum y alone",
+    "mean": "the halves are averaged; they are parts of one product, so they are added",
+    "no x after attention": "attention's output is not added to x, it replaces it",
+    "no x after the feed-forward": "the feed-forward's output is not added to x, it replaces it",
+    "no input_layernorm": "attention reads x without `input_layernorm`",
+    "no post_attention_layernorm": "the feed-forward reads x without `post_attention_layernorm`",
 }
 
 
@@ -138,8 +152,8 @@ def judge_slices(ranks, model, tokens):
                     f"Rank {rank} has other logits than one process: {sentence}."
                 )
             raise AssertionError(
-                f"Rank {rank} has other logits than one process. A rank's queries need the keys that their "
-                "group shares, and o_proj and down_proj the inputs that this rank has; two sums a layer."
+                f"Rank {rank} has other logits than one process. A rank keeps the part of each matrix that "
+                "`keep` gives it; there are two sums a layer; all else is as in `forward`."
             )
         size = 2 * shape.layers * tokens.numel() * shape.hidden * 8
         assert sent <= size * 2 * (RANKS - 1) / RANKS, (

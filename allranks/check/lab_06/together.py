@@ -7,8 +7,9 @@ import torch
 
 from allranks import memory
 from allranks.check import labs
-from allranks.check.lab_06.common import must, on_ranks
+from allranks.check.lab_06.common import forward, must, on_ranks
 from allranks.check.lab_06.decoding import decode
+from allranks.check.lab_06.guessing import MOST, guesses
 from allranks.check.lab_06.judged import Judged
 from allranks.check.lab_06.loads import SERVICES, SHARE, plan
 from allranks.check.lab_06.pages import bytes_and_requests
@@ -18,6 +19,7 @@ from allranks.check.lab_06.slices import RANKS, sliced, sliced_forward
 from allranks.inference import tensor_slice
 from allranks.model import DIGITS, GREYS, PIXELS
 from allranks.serving import Cache, Request, generate, load
+from allranks.serving.speculation import lookup
 
 PAGE, COUNT = 8, 4
 
@@ -70,9 +72,28 @@ def _shared(answers, orders, pages, slots):
     return served(_digits(), orders, scheduler), sum(scheduler.reused)
 
 
+def _guessed(attention, speculate, orders):
+    """The tokens of each order, with guesses that are looked up, and the passes of all of them."""
+    model, passes = _digits(), 0
+
+    def step(tokens, pasts=None):
+        nonlocal passes
+        passes += 1
+        return forward(model, attention, tokens, pasts)
+
+    def draft(tokens):
+        return torch.tensor([lookup(tokens[0].tolist(), MOST)], dtype=tokens.dtype)
+
+    with torch.no_grad():
+        tokens = [
+            speculate(step, draft, torch.tensor([prompt]), new)[0].tolist() for prompt, new, *_ in orders
+        ]
+    return tokens, passes
+
+
 def milestone(
     attention, write, token_bytes, fitting, admit, grow, preempt, finish, keys, share, release, cut,
-    one_layer, choose,
+    one_layer, speculate, choose,
 ):  # fmt: skip
     """Try every task, and then all of them: digits on two ranks, and three services within objectives."""
 
@@ -95,6 +116,10 @@ def milestone(
         tokens, reused = on_ranks(_shared, (keys, share, release), orders, 8 * PIXELS // PAGE, 2)[0]
         assert tokens == right, "With a prefix cache other pictures are drawn."
         assert reused, "Nothing was found in the prefix cache."
+        tokens, passes = on_ranks(_guessed, attention, speculate, orders)[0]
+        assert tokens == right, "With guesses other pictures are drawn."
+        new = sum(new for _, new, *_ in orders)
+        assert passes < new, f"{new} tokens take {passes} passes: no guess is kept."
         return (
             f"{COUNT} pictures on {RANKS} ranks, preempted and completed as in one process, within "
             f"{room:,} bytes of cache a rank; {len(SERVICES)} services with "
@@ -108,6 +133,7 @@ def milestone(
             ("a scheduler under a budget of pages", scheduler, admit, grow, preempt, finish),
             ("a prefix cache", prefixes, keys, share, release),
             ("tensor-parallel decode on two ranks", sliced, cut, one_layer, attention),
+            ("guess several tokens", guesses, speculate),
             ("settings for a load", plan, choose),
         ],
         whole,
