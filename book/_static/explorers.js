@@ -219,7 +219,10 @@
         try { text = decodeURIComponent(coded); } catch { continue; }
         if (!control) continue;
         if (control.type === "checkbox") { if (/^(true|false)$/.test(text)) found[key] = text === "true"; }
-        else if (key in values) { if (values[key].some((one) => String(one) === text)) found[key] = values[key].find((one) => String(one) === text); }
+        else if (key in values) {
+          const same = (one) => String(one) === text || (typeof one === "number" && text !== "" && one === Number(text));
+          if (values[key].some(same)) found[key] = values[key].find(same);
+        }
         else if (/^\d+$/.test(text) && Number(text) >= control.min && (control.dataset.kind || Number(text) <= control.max)) found[key] = Number(text);
       }
       return found;
@@ -255,7 +258,7 @@
       const at = old ? [...old.children].indexOf(document.activeElement) : -1;
       old?.remove();
       picture.insertAdjacentHTML("beforeend", over);
-      const made = [...picture.lastElementChild.children];
+      const made = [...picture.querySelector(".ar-marks").children];
       const first = made[Math.max(0, Math.min(at, made.length - 1))];
       first?.setAttribute("tabindex", "0");
       if (at >= 0) first?.focus({ preventScroll: true });
@@ -263,15 +266,31 @@
 
     const names = (mark) => (mark?.dataset.light ?? "").split(" ").filter(Boolean);
 
+    /** Show what a mark says above it, or below where there is no room; no mark: show nothing. */
+    function tell(picture, mark) {
+      const chip = picture.querySelector(".ar-told") ?? picture.appendChild(Object.assign(document.createElement("div"), { className: "ar-told" }));
+      chip.setAttribute("aria-hidden", "true"); // a voice has the mark's own name
+      chip.textContent = mark?.getAttribute("aria-label") ?? "";
+      chip.hidden = !mark;
+      if (!mark) return;
+      const [inside, at] = [picture.getBoundingClientRect(), mark.getBoundingClientRect()];
+      const middle = at.left - inside.left + (at.width - chip.offsetWidth) / 2;
+      const above = at.top - inside.top - chip.offsetHeight - 6;
+      chip.style.left = `${Math.max(0, Math.min(middle, inside.width - chip.offsetWidth))}px`;
+      chip.style.top = `${picture.scrollTop + (above >= 0 ? above : at.bottom - inside.top + 6)}px`;
+    }
+
     function light({ target, type }) {
       const mark = type === "pointerout" || type === "focusout" ? null : target.closest(".ar-marks > *");
       const shared = names(mark);
       for (const one of figure.querySelectorAll(".ar-marks > *")) {
         one.classList.toggle("ar-lit", one === mark || names(one).some((name) => shared.includes(name)));
       }
+      tell(target.closest(".ar-picture"), mark);
     }
 
     function press(mark) {
+      if (!mark.dataset.set) return;
       stop();
       set(parse(mark.dataset.set));
       remember();
