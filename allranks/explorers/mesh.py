@@ -15,10 +15,10 @@ from .words import percent, scaled, seconds
 TITLE = "A device mesh on its nodes"
 
 ORDERS = (
-    ("tp cp pp dp", "tp, cp, pp, dp (Llama 3)"),
-    ("tp cp dp pp", "tp, cp, dp, pp (Megatron)"),
-    ("dp tp cp pp", "dp, tp, cp, pp"),
-    ("dp pp cp tp", "dp, pp, cp, tp (reversed)"),
+    ("tp cp pp dp", "tp cp pp dp (Llama 3)"),
+    ("tp cp dp pp", "tp cp dp pp (Megatron)"),
+    ("dp tp cp pp", "dp tp cp pp"),
+    ("dp pp cp tp", "dp pp cp tp (reversed)"),
 )
 AXES = (
     ("tp", "tp, tensor"),

@@ -261,7 +261,7 @@ CUT_OFF = """select => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["decode", "serving"])
+@pytest.mark.parametrize("name", explorers.NAMES)
 def test_no_choice_is_cut_off_beside_its_label(address, open_page, name):
     visit = open_page(address + "notebooks/reference/explorers.html")
     visit.page.set_viewport_size({"width": 1280, "height": 900})

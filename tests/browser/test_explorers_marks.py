@@ -69,6 +69,24 @@ def test_a_mark_under_the_pointer_lights_what_belongs_to_it(opened):  # noqa: F8
     page.close()
 
 
+@pytest.mark.parametrize("name", ["mesh", "serving"])
+def test_what_a_mark_is_stands_beside_it_under_pointer_and_focus(name, opened):  # noqa: F811
+    page = opened(name).page
+    told, mark = page.locator(".ar-wide .ar-told"), page.locator(MARKS).nth(3)
+    mark.hover(force=True)
+    assert told.inner_text() == mark.get_attribute("aria-label")
+    inside, chip, at = (one.bounding_box() for one in (page.locator(".ar-wide"), told, mark))
+    assert chip["x"] >= inside["x"] - 1 and chip["x"] + chip["width"] <= inside["x"] + inside["width"] + 1
+    above, below = at["y"] - chip["y"] - chip["height"], chip["y"] - at["y"] - at["height"]
+    assert 0 <= max(above, below) < 12, "it does not cover what it tells of"
+    page.mouse.move(1, 1)
+    assert told.is_hidden()
+    page.locator(f'{MARKS}[tabindex="0"]').focus()
+    page.keyboard.press("ArrowRight")
+    assert told.inner_text() == page.locator(MARKS).nth(1).get_attribute("aria-label")
+    page.close()
+
+
 def test_marks_answer_before_python_is_there_and_are_gone_on_paper(opened):  # noqa: F811
     page = opened("zero").page
     assert page.locator(".ar-wide .ar-marks").is_visible()

@@ -52,7 +52,7 @@ class ExplorerFigure(MimeRenderPlugin):
 
 
 def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None = None) -> str:
-    """A `<figure>`: what it asks, the controls, the picture for a page and for a phone, and its words.
+    """A `<figure>`: what it asks, its story, the picture for a page and for a phone, controls, and words.
 
     in_sight: the controls that are not folded away; the explorer's own, if none are named.
     """
@@ -83,15 +83,15 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     return (
         f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"'
         f' aria-labelledby="explorer-{name}-title">{head_html(name, shown)}'
-        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">'
-        f"{story_html(story, chosen)}{controls}{folded}"
-        '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
-        '<button type="button" data-do="copy">Copy link</button></div></form>'
+        f'{story_html(story, chosen)}<div class="ar-insight" aria-live="polite">{html.escape(told)}</div>'
         f'<div class="ar-picture ar-wide"><div class="ar-image" {about}>{picture}</div></div>'
         f'<div class="ar-picture ar-narrow"><div class="ar-image" {about}>{narrow["svg"]}</div></div>'
+        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}{folded}'
+        '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
+        '<button type="button" data-do="copy">Copy link</button></div></form>'
         f'<script type="application/json">{stored}</script>'
-        f'<figcaption aria-live="polite"><div class="ar-insight">{html.escape(told)}</div>'
-        f'<div class="ar-words">{html.escape(shown["text"])}</div></figcaption></figure>'
+        f'<figcaption aria-live="polite"><div class="ar-words">{html.escape(shown["text"])}</div>'
+        "</figcaption></figure>"
     )
 
 
