@@ -75,8 +75,11 @@ def draw(width, *, method, link, ranks, latency, rate, **job):
     }
     rows = [(words[each], parts(each), costs[each].nbytes, each == method) for each in METHODS]
     marks, top = bars(width, rows)
-    touch = ways(width, rows) + places(width, top + 48, method, parts)
-    where, top = grid(width, top + 34, method, (link, ranks), parts)
+    ratios = [
+        [sum(parts("dense", each, p)) / sum(parts(method, each, p)) for each, _ in LINKS] for p, _ in RANKS
+    ]
+    touch = ways(width, rows) + places(width, top + 48, ratios)
+    where, top = grid(width, top + 34, method, (link, ranks), ratios)
     taken = {each: sum(parts(each)) for each in METHODS}
     best = fastest(elements, ranks, latency / 1e6, link * MEGABIT, rate * 10**9, **options)
     said = (
@@ -137,14 +140,13 @@ def ways(width, rows):
     return marks
 
 
-def places(width, top, method, parts):
+def places(width, top, ratios):
     """Places: the cells of the table; a click takes that link and that number of ranks."""
     left, row = 44, 22
     cell, marks = (width - left) / len(LINKS), []
     for turn, (p, _) in enumerate(RANKS):
         for column, (link, words) in enumerate(LINKS):
-            ratio = sum(parts("dense", link, p)) / sum(parts(method, link, p))
-            words = f"{p} ranks, {words}: {times(ratio)} times as fast as dense"
+            words = f"{p} ranks, {words}: {times(ratios[turn][column])} times as fast as dense"
             sets, x = f"ranks={p},link={link}", left + column * cell
             marks.append(mark(x, top + turn * row, cell - 1, row - 1, sets, words))
     return marks
@@ -181,7 +183,7 @@ def bars(width, rows):
     return marks + drawn, top + high
 
 
-def grid(width, top, method, here, parts):
+def grid(width, top, method, here, ratios):
     """How many times faster than dense `method` is, by ranks and link, and where the table ends."""
     left, row = 44, 22
     cell = (width - left) / len(LINKS)
@@ -193,7 +195,7 @@ def grid(width, top, method, here, parts):
         marks.append(text(left - 8, y + 15, p, "end", 11, "ink", p == here[1]))
         for column, (link, _) in enumerate(LINKS):
             x = left + column * cell
-            ratio = sum(parts("dense", link, p)) / sum(parts(method, link, p))
+            ratio = ratios[turn][column]
             faster = ratio > 1
             marks.append(rectangle(x, y, cell - 1, row - 1, "forward" if faster else "idle"))
             ink = "paper" if faster else "ink"

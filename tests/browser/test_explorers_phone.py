@@ -104,5 +104,5 @@ def test_a_step_of_the_story_is_pressed_read_and_seen_on_one_screen(address, ope
     page.wait_for_function(f"document.querySelector('#explorer-{name}.ar-live:not([aria-busy])')")
     assert figure.locator(".ar-insight").inner_text() == STORIES[name][2].words
     tops = [figure.locator(part).bounding_box()["y"] for part in (".ar-story", ".ar-insight", ".ar-narrow")]
-    assert HEADER <= tops[0] < tops[1] < tops[2] < PHONE["height"] / 2
+    assert HEADER <= tops[0] < tops[1] < tops[2] < PHONE["height"] * 0.56
     page.close()
