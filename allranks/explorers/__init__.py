@@ -1,8 +1,9 @@
 """Figures that answer when touched: the same Python in a kernel and in a page without one.
 
 An explorer is a module with three names: CONTROLS, what can be set; TITLE, what it is about; and
-draw(width, **settings), which returns {"svg": the picture, "text": its numbers in words} and, where they
-apply, {"steps": how many steps can be played, "idle": names of controls without effect at this setting}.
+draw(width, **settings), which returns {"svg": the picture, "text": its numbers in words, "result": its one
+number and what it is of, "insight": what to learn from it, "marks": places of the picture that answer} and,
+where they apply, {"steps": how many can be played, "idle": names of controls without effect at this setting}.
 It computes nothing itself: it asks the arithmetic, and runs wherever that runs.
 """
 

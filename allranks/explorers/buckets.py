@@ -7,8 +7,8 @@ after another. Below, what stays exposed with other bucket sizes. Buckets are th
 from ..collectives import bucketed_backward
 from ..memory import ddp_buckets
 from .controls import Choice, Integer, Scale, Steps, Toggle, decades, powers_of_two
-from .svg import WIDE, block, hatches, line, number, path, picture, rectangle, text
-from .words import figures, scaled, seconds
+from .svg import WIDE, block, hatches, line, mark, marks_over, number, path, picture, rectangle, text
+from .words import figures, percent, scaled, seconds
 
 TITLE = "Gradient buckets and overlap"
 
@@ -54,12 +54,66 @@ def draw(width, *, layers, bucket, moment, **job):
     until = now.end * moment / MOMENTS if moment else None
     marks = [hatches(f"buckets-{width}")] + clock(width, layers, buckets, now, until)
     marks += columns(width, 226, others, bucket)
+    touch = filled_and_sent(width, buckets, now) + sizes_of(width, 226, others)
     return {
         "svg": picture(width, 400, marks),
         "text": said(sizes, buckets, now, others, until, job["world_size"]),
+        "marks": marks_over(width, 400, touch),
+        "result": (seconds(now.exposed), f"exposed: {percent(now.exposed / now.end, 0)} of the step's time"),
+        "insight": insight(bucket, now, others),
         "steps": MOMENTS + 1,
         "idle": [],
     }
+
+
+def insight(bucket, now, others):
+    """Whether another size would expose less, and why, in a sentence."""
+    least = min(range(len(CAPS)), key=lambda turn: (others[turn].exposed, turn))
+    best = others[least]
+    if now.exposed <= best.exposed * 1.0001:
+        if now.communication > 1.5 * now.backward:
+            words = "No other size exposes less, but the all-reduces take"
+            return f"{words} {figures(now.communication / now.backward)} times as long as the backward pass."
+        return "No other size exposes less: smaller buckets pay more latencies, larger ones leave later."
+    reason = "larger buckets leave later, and less is sent while the backward pass runs"
+    if now.communication > best.communication * 1.001:
+        reason = f"{len(now.starts)} buckets, {len(now.starts)} times the latency of an all-reduce"
+    return (
+        f"{figures(now.exposed / best.exposed)} times as much is exposed as with {CAPS[least][1]}: {reason}."
+    )
+
+
+def filled_and_sent(width, buckets, now):
+    """Places: the buckets, as they fill and as they travel; a click shows the moment when one is full."""
+    scale, each = (width - LEFT - RIGHT) / now.end, now.backward / (buckets[-1][-1] + 1)
+    apart, marks = -(-len(buckets) // 20), []
+    for turn in range(0, len(buckets), apart):
+        full, start, end = now.filled[turn], now.starts[turn], now.ends[turn]
+        moment = min(MOMENTS, -int(-full * MOMENTS / now.end // 1))
+        words = f"bucket {turn}: full after {seconds(full)}, travels from {seconds(start)} to {seconds(end)}"
+        left = LEFT + buckets[turn][0] * each * scale
+        for x, y, wide in (
+            (left, BUCKETS, LEFT + full * scale - left),
+            (LEFT + start * scale, NETWORK, (end - start) * scale),
+        ):
+            marks.append(mark(x, y, max(wide - 1, 2), ROW, f"moment={moment}", words, f"b{turn}"))
+    return marks
+
+
+def sizes_of(width, top, others):
+    """Places: the columns of the lower chart; a click takes that bucket size."""
+    apart = (width - LEFT - RIGHT) / len(CAPS)
+    return [
+        mark(
+            LEFT + turn * apart,
+            top + 12,
+            apart - 1,
+            152,
+            f"bucket={cap}",
+            f"{words}: {seconds(others[turn].exposed)} exposed",
+        )
+        for turn, (cap, words) in enumerate(CAPS)
+    ]
 
 
 def overlap(sizes, cap, job):

@@ -7,7 +7,20 @@ overlaps, and what compression does to the loss is not in the picture. `allranks
 
 from ..compression import METHODS, cost, elements_of, fastest, fastest_link, power_sgd_elements, seconds
 from .controls import Choice, Scale, decades, powers_of_two
-from .svg import WIDE, block, hatches, legend, line, number, path, picture, rectangle, text
+from .svg import (
+    WIDE,
+    block,
+    hatches,
+    legend,
+    line,
+    mark,
+    marks_over,
+    number,
+    path,
+    picture,
+    rectangle,
+    text,
+)
 from .words import counted, figures, fixed, gigabits, scaled
 from .words import seconds as time_words
 
@@ -62,7 +75,11 @@ def draw(width, *, method, link, ranks, latency, rate, **job):
     }
     rows = [(words[each], parts(each), costs[each].nbytes, each == method) for each in METHODS]
     marks, top = bars(width, rows)
-    where, top = grid(width, top + 34, method, (link, ranks), parts)
+    ratios = [
+        [sum(parts("dense", each, p)) / sum(parts(method, each, p)) for each, _ in LINKS] for p, _ in RANKS
+    ]
+    touch = ways(width, rows) + places(width, top + 48, ratios)
+    where, top = grid(width, top + 34, method, (link, ranks), ratios)
     taken = {each: sum(parts(each)) for each in METHODS}
     best = fastest(elements, ranks, latency / 1e6, link * MEGABIT, rate * 10**9, **options)
     said = (
@@ -81,7 +98,58 @@ def draw(width, *, method, link, ranks, latency, rate, **job):
         said += f"saves time on links below {gigabits(pays / MEGABIT)}."
     else:
         said += "saves time on no link."
-    return {"svg": picture(width, top, marks, where), "text": said, "idle": []}
+    ratio = taken["dense"] / taken[method]
+    return {
+        "svg": picture(width, top, marks, where),
+        "text": said,
+        "marks": marks_over(width, top, touch),
+        "result": (
+            f"{figures(ratio, 2)} ×",
+            f"as fast as dense: {words[method]}, {ranks} ranks, {gigabits(link)}",
+        ),
+        "insight": insight(words[method], share, ratio, (compressing, latencies), parts("dense")),
+        "idle": [],
+    }
+
+
+def insight(name, share, ratio, paid, dense):
+    """What fewer bytes save, and what that costs, in a sentence. paid: seconds to compress, latencies."""
+    name = name[0].upper() + name[1:]
+    if share >= 1:
+        return f"{name} sends more bytes than dense does: every rank needs what all the others have chosen."
+    sends = f"{name} sends {figures(100 * share)} % of the bytes"
+    if ratio > 1:
+        most = f"{figures(1 / share)} times as fast at most"
+        return f"{sends}: {most}, {figures(ratio)} times after compressing and latencies."
+    costs = "compressing" if paid[0] >= paid[1] - dense[1] else "more latencies"
+    return f"{sends}, and is slower: {costs} takes longer than the bytes that are saved."
+
+
+def ways(width, rows):
+    """Places: the bars; a click compares one of them with dense."""
+    marks, high = [], 28 if width == WIDE else 44
+    for turn, (each, (words, parts, nbytes, _)) in enumerate(zip(METHODS, rows)):
+        sets = "" if each == "dense" else f"method={each}"
+        shown = ", ".join(
+            f"{time_words(part)} {what}"
+            for part, what in zip(parts, ("compressing", "of latencies", "of bytes"))
+        )
+        marks.append(
+            mark(0, 28 + high * turn, width, high - 3, sets, f"{words}, {scaled(nbytes, 'B')}: {shown}")
+        )
+    return marks
+
+
+def places(width, top, ratios):
+    """Places: the cells of the table; a click takes that link and that number of ranks."""
+    left, row = 44, 22
+    cell, marks = (width - left) / len(LINKS), []
+    for turn, (p, _) in enumerate(RANKS):
+        for column, (link, words) in enumerate(LINKS):
+            words = f"{p} ranks, {words}: {times(ratios[turn][column])} times as fast as dense"
+            sets, x = f"ranks={p},link={link}", left + column * cell
+            marks.append(mark(x, top + turn * row, cell - 1, row - 1, sets, words))
+    return marks
 
 
 def bars(width, rows):
@@ -115,7 +183,7 @@ def bars(width, rows):
     return marks + drawn, top + high
 
 
-def grid(width, top, method, here, parts):
+def grid(width, top, method, here, ratios):
     """How many times faster than dense `method` is, by ranks and link, and where the table ends."""
     left, row = 44, 22
     cell = (width - left) / len(LINKS)
@@ -127,7 +195,7 @@ def grid(width, top, method, here, parts):
         marks.append(text(left - 8, y + 15, p, "end", 11, "ink", p == here[1]))
         for column, (link, _) in enumerate(LINKS):
             x = left + column * cell
-            ratio = sum(parts("dense", link, p)) / sum(parts(method, link, p))
+            ratio = ratios[turn][column]
             faster = ratio > 1
             marks.append(rectangle(x, y, cell - 1, row - 1, "forward" if faster else "idle"))
             ink = "paper" if faster else "ink"

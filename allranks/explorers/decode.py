@@ -11,8 +11,8 @@ from ..hardware import accelerator as device_of
 from ..inference import batch_knee, decode_memory, next_token, tensor_messages
 from ..transformer import PRESETS
 from .controls import Choice, Scale, powers_of_two
-from .decode_chart import HIGH, LOOKS, chart
-from .svg import WIDE, line, picture, rectangle, text
+from .decode_chart import HIGH, LOOKS, chart, numbers
+from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
 from .words import figures, percent, scaled, seconds
 
 TITLE = "Decode: what bounds the next token"
@@ -86,12 +86,56 @@ def draw(width, *, against, **given):
     lower = chart(width, top + 20, against, values, points, full, (given[against], token), knee, rates)
     said = words(given, token) + knee_words(against, points, knee) + measured(given, token)
     alone = given["ranks"] == 1 and against == "sequences"
+    touch = parts_of(given, token, width, top - 24)
+    touch += numbers(width, top + 20, against, values, points, full, NAMES)
     idle = ["algorithm"] + (["link"] if given["stages"] == 1 else []) if alone else []
     return {
         "svg": picture(width, top + 20 + HIGH + 44, marks, drawn, key, lower),
         "text": said,
+        "marks": marks_over(width, top + 20 + HIGH + 44, touch),
+        "result": (seconds(token.seconds), "until each sequence has its next token"),
+        "insight": insight(given, token),
         "idle": idle,
     }
+
+
+def insight(given, token):
+    """What bounds the token, and why, in a sentence; or that it cannot be."""
+    if held(given) > capacity(given):
+        return f"It does not fit: a device would have to hold {scaled(held(given), 'B')}."
+    share = percent(getattr(token, token.bound) / token.seconds, 0)
+    name = NAMES[token.bound][0].upper() + NAMES[token.bound][1:]
+    return f"{name} takes {share} of the time: {why(given, token.bound)}."
+
+
+def next_of(options, value, by):
+    """The option `by` places after `value`, or the last there is."""
+    values = [each for each, _ in options]
+    return values[max(0, min(values.index(value) + by, len(values) - 1))]
+
+
+def parts_of(given, token, width, bottom):
+    """Places: the parts of the step, in the key; a click tries what makes one shorter, or shares it."""
+    other = "recursive_doubling" if given["algorithm"] == "ring" else "ring"
+    options = dict((control.name, control.options) for control in CONTROLS)
+    more, fewer = (next_of(SEQUENCES, given["sequences"], by) for by in (1, -1))
+    shorter, ranks = next_of(options["context"], given["context"], -1), next_of(RANKS, given["ranks"], 1)
+    few = f"{fewer:,} sequence{'s' if fewer > 1 else ''}"
+    tries = {
+        "weights": (f"sequences={more}", f"{more:,} sequences, which share them"),
+        "cache": (f"context={shorter}", f"{shorter:,} tokens of context"),
+        "arithmetic": (f"ranks={ranks}", f"{ranks} ranks"),
+        "latency": (f"algorithm={other}", dict(ALGORITHMS)[other]),
+        "bandwidth": (f"sequences={fewer}", few),
+    }
+    columns = 3 if width == WIDE else 2
+    marks = []
+    for turn, (part, _, _) in enumerate(LOOKS):
+        x, y = turn % columns * width / columns, bottom + turn // columns * 21
+        sets, words = tries[part]
+        took = seconds(getattr(token, part))
+        marks.append(mark(x, y, width / columns - 4, 20, sets, f"{NAMES[part]}, {took}: try {words}", part))
+    return marks
 
 
 def with_changes(given, **changed):

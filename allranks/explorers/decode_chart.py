@@ -6,7 +6,7 @@ the square the knee; shaded numbers do not fit into memory, and rings are measur
 
 import math
 
-from .svg import WIDE, circle, line, number, path, rectangle, text
+from .svg import WIDE, circle, line, mark, number, path, rectangle, text
 from .words import seconds
 
 LOOKS = (  # a part, its colour, and the dashes of its line
@@ -58,6 +58,24 @@ def chart(width, top, against, values, points, full, now, knee, rates):
         aside = x - 6 if x + 7.5 * len(words) > width else x + 6 if x - 7.5 * len(words) < LEFT else aside
         marks.append(text(aside, top + 14, words, "start" if aside > x else "end", 12, bold=True))
     return marks + notes(top + HIGH + 36, full, rates)
+
+
+def numbers(width, top, against, values, points, full, names):
+    """Places: the numbers of ranks or sequences that the chart knows; a click takes one.
+
+    names: what a part of the step is called.
+    """
+    step, known = (width - LEFT - RIGHT) / (len(values) - 1), dict(points)
+    marks = []
+    for turn, value in enumerate(values):
+        if value in known:
+            token, many = known[value], f"{against[:-1]}{'s' if value > 1 else ''}"
+            words = f"{value:,} {many}: {seconds(token.seconds)}, bound by {names[token.bound]}"
+            words += ", does not fit" if value in full else ""
+            x = LEFT + (turn - 0.5) * step
+            low, high = max(LEFT, x), min(width - RIGHT, x + step)
+            marks.append(mark(low, top, high - low, HIGH + 20, f"{against}={value}", words))
+    return marks
 
 
 def axes(width, top, against, values, across, highest):

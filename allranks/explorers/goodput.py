@@ -7,8 +7,8 @@ that does not fit, and the words say which. `allranks.failures` computes it.
 
 from .. import failures
 from .controls import Choice, Scale, powers_of_two
-from .goodput_chart import HIGH, chart
-from .svg import WIDE, block, picture, rectangle, text
+from .goodput_chart import HIGH, chart, columns
+from .svg import WIDE, block, mark, marks_over, picture, rectangle, text
 from .words import figures, lasting, percent
 
 TITLE = "Goodput: what failures and checkpoints cost"
@@ -83,12 +83,74 @@ def draw(width, **given):
         now = min(max(interval_of(given), low), high), own.trains
     drawn = chart(width, top + 14, against, (low, high), curve, now, runs)
     table, bottom = rows(top + 14 + HIGH + 62, against, runs)
+    touch = parts_of_time(width, 70, given, own)
+    if against == "nodes":
+        shares = [(nodes, words, parts_at(given, nodes=nodes).trains) for nodes, words in NODES]
+    else:
+        options = next(control.options for control in CONTROLS if control.name == "interval")
+        shares = [(at, words, parts_at(given, save="own", interval=at).trains) for at, words in options]
+    touch += columns(width, top + 14, against, (low, high), shares)
+    touch += published(width, top + 14 + HIGH + 62, runs)
     idle = [] if given["save"] == "own" else ["interval"]
     return {
         "svg": picture(width, bottom, marks, key, drawn, table),
         "text": words(given, own, runs),
+        "marks": marks_over(width, bottom, touch),
+        "result": (
+            percent(own.trains),
+            f"of the time trains; a failure comes every {lasting(mean_of(given))}",
+        ),
+        "insight": insight(given, own),
         "idle": idle,
     }
+
+
+def insight(given, own):
+    """What costs most beside training, and what would make it less, in a sentence."""
+    part, says, _ = max(LOOKS[1:], key=lambda look: getattr(own, look[0]))
+    share = percent(getattr(own, part))
+    interval, best = interval_of(given), failures.best(given["write"], mean_of(given))
+    if part == "writes" and interval < best * 0.7:
+        return f"Saved too often: {share} of the time {says}, and the best interval is {lasting(best)}."
+    if part == "repeats" and interval > best * 1.4:
+        return f"Saved too seldom: {share} of the time {says}, and the best interval is {lasting(best)}."
+    return f"Most of the rest, {share}, {says}: {LESS[part]}."
+
+
+LESS = {
+    "writes": "a faster checkpoint saves this, and lets you save more often",
+    "repeats": "it is the price of the interval, and a faster checkpoint allows a shorter one",
+    "detects": "no checkpoint helps, only an alarm",
+    "restarts": "no checkpoint helps, only a faster start or fewer failures",
+}
+
+
+def parts_of_time(width, top, given, own):
+    """Places: the parts, in the key; a click tries what makes one smaller."""
+    options = dict((control.name, control.options) for control in CONTROLS)
+    marks, wide = [], width / (3 if width == WIDE else 2)
+    for turn, (part, says, _) in enumerate(LOOKS):
+        name = {"writes": "write", "repeats": "write", "detects": "detect", "restarts": "restart"}.get(part)
+        words, sets = f"{says}, {percent(getattr(own, part))} of the time", ""
+        if name:
+            values = [value for value, _ in options[name]]
+            place = max(0, values.index(given[name]) - 1)
+            sets = f"{name}={values[place]}"
+            words += f": try {options[name][place][1]} {dict((c.name, c.label) for c in CONTROLS)[name]}"
+        x, y = turn % (3 if width == WIDE else 2) * wide, top + turn // (3 if width == WIDE else 2) * 20
+        marks.append(mark(x, y - 14, wide - 4, 19, sets, words, part))
+    return marks
+
+
+def published(width, top, runs):
+    """Places: the lines of the runs; a click takes the failure rate of one that printed it."""
+    rates, marks = [value for value, _ in RATES], []
+    for turn, (name, run, _, _) in enumerate(runs):
+        sets, words = "", f"{name}: {run.machines:,} nodes, {reported(run)}"
+        if name in rates:
+            sets, words = f"rate={name}", f"{words}; take its failure rate"
+        marks.append(mark(0, top + 19 * turn + 5, width, 18, sets, words))
+    return marks
 
 
 def mean_of(given):

@@ -6,7 +6,8 @@ that is a projection, with an arrow if it is a lower bound; a line leads to the 
 
 import math
 
-from .svg import WIDE, circle, line, number, path, rectangle, text
+from .svg import WIDE, circle, line, mark, number, path, rectangle, text
+from .words import percent
 
 LEFT, RIGHT, HIGH = 44, 22, 210
 TICKS = {
@@ -36,6 +37,26 @@ def chart(width, top, against, ends, curve, now, runs):
         value = run.machines if against == "nodes" else run.interval
         if value is not None:
             marks += dot(across(value), down, turn + 1, name, run, model, fit)
+    return marks
+
+
+def columns(width, top, against, ends, shares):
+    """Places: the values of the axis that can be set; a click takes one. shares: (value, words, share)."""
+    low, high = ends
+    scale = (width - LEFT - RIGHT) / math.log(high / low)
+    edges = [LEFT + scale * math.log(value / low) for value, _, _ in shares]
+    marks = []
+    for turn, (value, words, share) in enumerate(shares):
+        first = (edges[turn - 1] + edges[turn]) / 2 if turn else edges[0]
+        last = (edges[turn] + edges[turn + 1]) / 2 if turn + 1 < len(edges) else edges[-1]
+        sets, unit = f"{against}={value}", f" node{'s' if value > 1 else ''}"
+        words = f"{words}{unit}: {percent(share)} of the time trains"
+        if against == "interval":
+            sets, words = (
+                f"save=own,interval={value}",
+                f"saved every {shares[turn][1]}: {percent(share)} trains",
+            )
+        marks.append(mark(first, top, last - first, HIGH + 20, sets, words))
     return marks
 
 

@@ -21,7 +21,7 @@ from ..local_updates import (
     table_utilization,
 )
 from .controls import Choice, Integer, Scale, decades
-from .svg import WIDE, circle, line, number, path, picture, rectangle, text
+from .svg import WIDE, circle, line, mark, marks_over, number, path, picture, rectangle, text
 from .words import counted, figures, fixed, gigabits, percent, scaled
 
 TITLE = "Local updates: utilisation against bandwidth"
@@ -66,7 +66,55 @@ def draw(width, *, model, every, size, delay, bits, link):
         f"time, with data parallelism for {percent(parallel)}. "
         f"On average they send {scaled(rate, 'bit/s')}. {words}"
     )
-    return {"svg": picture(width, top, marks, key, rows), "text": said, "idle": []}
+    touch = links(width, model, way) + printed(width, model)
+    return {
+        "svg": picture(width, top, marks, key, rows),
+        "text": said,
+        "marks": marks_over(width, top, touch),
+        "result": (percent(share), f"of the time computes, with links of {gigabits(link)}"),
+        "insight": insight(share, parallel, every, delay),
+        "idle": [],
+    }
+
+
+def insight(share, parallel, every, delay):
+    """What seldom meetings and overlap save at this link, in a sentence."""
+    if every == 1 and not delay:
+        return "Ranks that meet after every step wait for the link after every step."
+    if share > 0.99:
+        return (
+            f"The link is no limit any more; with data parallelism {percent(parallel)} of the time computes."
+        )
+    words = f"With data parallelism {percent(parallel)} of the time computes"
+    if not delay:
+        return f"{words}. What is left to wait for could travel while the next steps compute: that is τ."
+    return f"{words}: what travels beneath {delay} step{'s' if delay > 1 else ''} costs nothing if it fits."
+
+
+def links(width, model, way):
+    """Places: the links; a click takes one."""
+    options = next(control.options for control in CONTROLS if control.name == "link")
+    edges, marks = [place(width, megabits / 1000) for megabits, _ in options], []
+    for turn, (megabits, words) in enumerate(options):
+        first = (edges[turn - 1] + edges[turn]) / 2 if turn else edges[0]
+        last = (edges[turn] + edges[turn + 1]) / 2 if turn + 1 < len(edges) else edges[-1]
+        words += f": {percent(table_utilization(model, megabits / 1000, **way))} of the time computes"
+        marks.append(mark(first, TOP, last - first, HIGH + 20, f"link={megabits}", words))
+    return marks
+
+
+def printed(width, model):
+    """Places: what the table prints; a click takes that way of training."""
+    marks = []
+    for turn, name in enumerate(NAMES):
+        way = {"every": 1, "size": None, "delay": 0, "bits": 16}
+        way.update(WAYS[name])
+        sets = ",".join([f"{key}={way[key] or 0}" for key in ("every", "size", "delay", "bits")])
+        for gbits, target in zip(PRINTED[model, name], TARGETS):
+            x, y = place(width, gbits), level(target)
+            words = f"printed, {name}: {figures(gbits)} Gbit/s for {percent(target, 0)}"
+            marks.append(mark(max(0, x - 8), y - 8, 16, 16, sets, words, f"w{turn}"))
+    return marks
 
 
 def same(given, way):
@@ -119,15 +167,15 @@ def legend(width, top):
     marks, x, y = [], 0, top
     entries = [("accent", None, "these settings"), ("ink-soft", None, "data parallel, simulated")]
     entries += [(DOTS[turn], turn + 1, f"printed: {name}") for turn, name in enumerate(NAMES)]
-    for fill, mark, words in entries:
+    for fill, order, words in entries:
         needed = 24 + 6.6 * len(words) + 14
         if x and x + needed > width:
             x, y = 0, y + 21
-        if mark is None:
+        if order is None:
             marks.append(line(x, y - 4, x + 18, y - 4, fill, 3, None if fill == "accent" else "5 3"))
         else:
             marks.append(circle(x + 9, y - 4, 6.5, fill))
-            marks.append(text(x + 9, y - 0.5, mark, "middle", 10, "paper", True))
+            marks.append(text(x + 9, y - 0.5, order, "middle", 10, "paper", True))
         marks.append(text(x + 24, y, words, size=12, ink="ink-soft"))
         x += needed
     return marks, y + 10

@@ -184,7 +184,11 @@ def remedies(layout):
     """For each of PARTS the setting that makes it smaller, and what that is called."""
     stage, b = layout["stage"], max(layout["microbatch"] // 2, 1)
     again = "full" if layout["recomputation"] == "selective" or layout["tiles"] else "selective"
-    found = [(f"stage={max(stage, least)}", f"ZeRO stage {max(stage, least)}") for least in (3, 2, 1)]
+    more = min(2 * layout["data"], 1024)
+    found = []
+    for least in (3, 2, 1):
+        sharded = f"data={more}", f"{more} data-parallel ranks"
+        found.append((f"stage={least}", f"ZeRO stage {least}") if stage < least else sharded)
     found.append((f"recomputation={again}", f"recompute {dict(RECOMPUTED)[again]}"))
     return found + 2 * [(f"microbatch={b}", f"a micro-batch of {b}")]
 

@@ -9,16 +9,16 @@ from ..topology.experts import expert_mesh, place_experts, shared_parameters
 from ..topology.placement import Level, coordinates, groups, place
 from ..transformer import PRESETS
 from .controls import Choice, Scale, Steps, powers_of_two
-from .svg import WIDE, line, picture, rectangle, text
-from .words import scaled, seconds
+from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
+from .words import percent, scaled, seconds
 
 TITLE = "A device mesh on its nodes"
 
 ORDERS = (
-    ("tp cp pp dp", "tp, cp, pp, dp (Llama 3)"),
-    ("tp cp dp pp", "tp, cp, dp, pp (Megatron)"),
-    ("dp tp cp pp", "dp, tp, cp, pp"),
-    ("dp pp cp tp", "dp, pp, cp, tp (reversed)"),
+    ("tp cp pp dp", "tp cp pp dp (Llama 3)"),
+    ("tp cp dp pp", "tp cp dp pp (Megatron)"),
+    ("dp tp cp pp", "dp tp cp pp"),
+    ("dp pp cp tp", "dp pp cp tp (reversed)"),
 )
 AXES = (
     ("tp", "tp, tensor"),
@@ -80,6 +80,7 @@ def draw(width, *, axis, order, ep, model, microbatches, links, rank, **sizes):
         for each in group:
             number[each] = i
     marks, bottom = cells(width, world, rank, number)
+    touch = ranks_of(width, number, axis) + axes_of(width, bottom + 16, rows, axis)
     places = [(name, at) for (name, _), at in zip(mesh, coordinates(rank, mesh))]
     if mixture:
         places += [("ep", at) for (name, _), at in zip(finer, coordinates(rank, finer)) if name == "ep"]
@@ -97,6 +98,9 @@ def draw(width, *, axis, order, ep, model, microbatches, links, rank, **sizes):
             shown,
         ),
         "text": said(world, nodes, order, heading, mine, rows),
+        "marks": marks_over(width, bottom, touch),
+        "result": (seconds(sum(each.seconds for _, each, _ in rows)), "of messages a step, if none overlap"),
+        "insight": insight(rows),
         "steps": world,
         "idle": [] if mixture else ["ep"],
     }
@@ -123,6 +127,58 @@ def rows_of(mesh, finer, levels, shape, ep, microbatches, rank):
     return rows
 
 
+def insight(rows):
+    """Which axis takes longest, over which links, in a sentence."""
+    whole = sum(each.seconds for _, each, _ in rows)
+    if not whole:
+        return "One rank has nobody to talk to."
+    longest, name, each = max((each.seconds, name, each) for name, each, _ in rows)
+    inside, across = [count for _, count in each.groups]
+    where = "none of its groups leaves a node"
+    if across:
+        groups = f"{across} of its {inside + across} groups" if inside else "every group of it"
+        where = f"{groups} must cross the network"
+    return f"{name} takes {percent(longest / whole, 0)} of this time: {where}."
+
+
+def place_of(width, world, rank):
+    """Where the cell of a rank is, and how far it is to the next."""
+    side = 2 if width == WIDE and world > NODE else 1
+    pitch, left, high, top = (35, 62, 32, 52) if width == WIDE else (36, 64, 32, 52)
+    node, column = rank // NODE, width - left - NODE * pitch - 3
+    return (
+        left + rank % NODE * pitch + (node % side) * column,
+        top + (node // side) * (high + 12),
+        pitch,
+        high,
+    )
+
+
+def ranks_of(width, number, axis):
+    """Places: the ranks, each of which can be chosen; a group lights together."""
+    marks, world = [], len(number)
+    for rank, group in enumerate(number):
+        x, y, pitch, high = place_of(width, world, rank)
+        words = f"rank {rank}, {axis} group {group}: show its groups"
+        marks.append(mark(x, y, pitch - 2, high, f"rank={rank}", words, f"g{group}"))
+    return marks
+
+
+def axes_of(width, top, rows, axis):
+    """Places: the rows of the table, each of which colours the ranks by its axis."""
+    first, high = (top + 22, 21) if width == WIDE else (top + 38, 42)
+    marks = []
+    for turn, (name, each, _) in enumerate(rows):
+        along = "dp" if name == "cp·dp" else name
+        if along not in dict(AXES):
+            continue
+        words = f"{name}: {crossing(each) or 'no groups'} across nodes"
+        words += f", {seconds(each.seconds)}" if each.size > 1 else ", nothing to send"
+        words += "" if along == axis else ": colour its groups"
+        marks.append(mark(0, first + turn * high, width, high - 1, f"axis={along}", words))
+    return marks
+
+
 def members(group):
     """The ranks of a group, few enough to read."""
     if len(group) <= 5:
@@ -132,13 +188,10 @@ def members(group):
 
 def cells(width, world, chosen, number):
     """The ranks by node, coloured by group; where the nodes end."""
-    side = 2 if width == WIDE and world > NODE else 1
-    pitch, left, high, top = (35, 62, 32, 52) if width == WIDE else (36, 64, 32, 52)
-    marks, column = [], width - left - NODE * pitch - 3
+    side, marks = 2 if width == WIDE and world > NODE else 1, []
     for rank in range(world):
         node, place = rank // NODE, rank % NODE
-        x = left + place * pitch + (node % side) * column
-        y = top + (node // side) * (high + 12)
+        x, y, pitch, high = place_of(width, world, rank)
         if not place:
             wide = min(NODE, world - rank) * pitch
             marks.append(rectangle(x - 4, y - 4, wide + 6, high + 8, "tint", "grid"))
@@ -151,7 +204,7 @@ def cells(width, world, chosen, number):
             marks.append(rectangle(x + 1.5, y + 1.5, pitch - 5, high - 3, None, "paper"))
         marks.append(text(middle, y + 14, rank, "middle", 12, ink, own))
         marks.append(text(middle, y + 27, number[rank], "middle", 11, ink, own))
-    bottom = top + (-(-world // NODE) + side - 1) // side * (high + 12) + 8
+    bottom = 52 + (-(-world // NODE) + side - 1) // side * (high + 12) + 8
     key = "above: the rank; below and colour: its group; full colour: the chosen rank's"
     parts = (key,) if width == WIDE else key.split("; full")
     for i, part in enumerate(parts):

@@ -19,8 +19,21 @@ from ..precision import (
     spacing,
 )
 from .controls import Choice, Integer, Scale
-from .precision_histogram import binades, gradients, power, raised, share
-from .svg import WIDE, block, hatches, legend, line, number, path, picture, rectangle, text
+from .precision_histogram import binades, gradients, places, power, raised, share
+from .svg import (
+    WIDE,
+    block,
+    hatches,
+    legend,
+    line,
+    mark,
+    marks_over,
+    number,
+    path,
+    picture,
+    rectangle,
+    text,
+)
 from .words import figures
 
 TITLE = "Floating-point formats, and what gradients lose in them"
@@ -58,18 +71,21 @@ RANGE_LOW, RANGE_HIGH = -152, 130
 
 def draw(width, *, dtype, x, middle, spread, scale):
     """The picture, from the bits of all formats down to the histogram."""
-    name, mark = WORDS.get(dtype, dtype), f"precision-{width}"
+    name, hatch = WORDS.get(dtype, dtype), f"precision-{width}"
     marks, top = layouts(width, dtype)
-    drawn, top = ranges(width, dtype, x, top, mark)
+    touch = formats(width, top)
+    drawn, top = ranges(width, dtype, x, top, hatch)
     marks += drawn
+    touch += nearby(width, x, top + 34)
     drawn, top = ruler(width, dtype, name, x, top + 34)
     marks += drawn
     plain, scaled = lost(dtype, middle, spread), lost(dtype, middle, spread, 2.0**scale)
     marks.append(text(0, top + 36, f"gradients around {power(middle)} in {name}", bold=True))
     top += 42
     for label, k, what in (("as they are", 0, plain), (f"times {power(scale)}", scale, scaled)):
-        drawn, top = gradients(width, dtype, top, mark, label, middle + k, spread, what)
+        drawn, top = gradients(width, dtype, top, hatch, label, middle + k, spread, what)
         marks += drawn
+        touch += places(width, dtype, top, middle, spread, label != "as they are")
     marks += binades(width, top)
     entries = (
         ("alarm", "rounded to 0", False),
@@ -77,7 +93,7 @@ def draw(width, *, dtype, x, middle, spread, scale):
         ("forward", "all bits", False),
         ("comm", "too large", True),
     )
-    drawn, height = legend(0, top + 46, width, entries, mark)
+    drawn, height = legend(0, top + 46, width, entries, hatch)
     words = (
         f"{name} has {bits(dtype)} bits, {number_format(dtype).exponent_bits} of exponent and "
         f"{number_format(dtype).mantissa_bits} of mantissa: largest {said(largest(dtype), 5)}, smallest "
@@ -86,7 +102,63 @@ def draw(width, *, dtype, x, middle, spread, scale):
         f"{share(plain.overflow)} are too large; times {power(scale)}: "
         f"{share(scaled.zero)}, {share(scaled.subnormal)}, {share(scaled.overflow)}."
     )
-    return {"svg": picture(width, top + 40 + height, hatches(mark), marks, drawn), "text": words}
+    return {
+        "svg": picture(width, top + 40 + height, hatches(hatch), marks, drawn),
+        "text": words,
+        "marks": marks_over(width, top + 40 + height, touch),
+        "result": (share(kept(scaled)), f"of the gradients keep all their bits, times {power(scale)}"),
+        "insight": insight(name, plain, scaled, scale),
+    }
+
+
+def kept(what):
+    """The share of gradients that lose nothing."""
+    return max(0.0, 1 - what.zero - what.subnormal - what.overflow)
+
+
+def insight(name, plain, scaled, scale):
+    """What the scale does for the gradients, in a sentence."""
+    low = share(plain.zero + plain.subnormal)
+    if not scale:
+        if kept(plain) > 0.999:
+            return f"{name} has room for these gradients as they are; a loss scale would add nothing."
+        if plain.overflow > plain.zero + plain.subnormal:
+            return f"{share(plain.overflow)} are too large for {name}: a loss scale would make it worse."
+        return f"Without a scale {low} lie below the normal range of {name}; {share(plain.zero)} become 0."
+    if scaled.overflow > scaled.zero + scaled.subnormal:
+        return f"The scale is too large: {share(scaled.overflow)} go beyond the largest number of {name}."
+    if kept(scaled) - kept(plain) < 0.001:
+        return f"In {name} the scale changes nothing: as many gradients keep all their bits without it."
+    return f"Without the scale {share(kept(plain))} would keep all their bits: it lifts them into range."
+
+
+def formats(width, bottom):
+    """Places: the rows of the formats; a click takes one."""
+    marks = []
+    for row, form in enumerate(FORMATS):
+        words = f"{WORDS.get(form.name, form.name)}: {form.exponent_bits} bits of exponent, "
+        words += f"{form.mantissa_bits} of mantissa, largest {said(largest(form.name))}"
+        sets, lights = f"dtype={form.name}", form.name
+        marks.append(mark(0, 22 + 26 * row, width, 24, sets, words, lights))
+        if width != WIDE:
+            marks.append(mark(0, bottom + 34 + 22 * row, width, 20, sets, words, lights))
+    return marks
+
+
+def nearby(width, x, top):
+    """Places: both sides of the numbers around `x`; a click goes to a smaller or a larger one."""
+    values = [value for value, _ in VALUES]
+    at, marks = values.index(x), []
+    for left, to in ((0, at - 1), (width / 2 + 6, at + 1)):
+        if 0 <= to < len(values):
+            words = f"{'smaller' if to < at else 'larger'}: x = {VALUES[to][1]}"
+            marks.append(mark(left, top + 36, width / 2 - 6, 52, f"x={address(values[to])}", words))
+    return marks
+
+
+def address(x):
+    """A value as an address says it: 1 for 1.0, 1e-9."""
+    return str(int(x)) if x == int(x) else str(x)
 
 
 def around(dtype, x):

@@ -2,8 +2,8 @@
 
 import math
 
-from ..precision import histogram, largest, smallest, smallest_normal
-from .svg import WIDE, block, line, text
+from ..precision import histogram, largest, lost, smallest, smallest_normal
+from .svg import WIDE, block, line, mark, text
 from .words import percent
 
 LOW, HIGH = -60, 40
@@ -51,6 +51,19 @@ def gradients(width, dtype, top, mark, label, middle, spread, what):
             place = (bound - LOW) * unit
             marks.append(line(place, base - high, place, base, "ink-soft", 1, "3 3"))
     return marks, base
+
+
+def places(width, dtype, base, middle, spread, scaled):
+    """Places below a histogram: a click moves the gradients there; where they are `scaled`, by the scale."""
+    apart, unit, marks = 2 if width == WIDE else 4, width / (HIGH - LOW), []
+    low, high = (middle, min(middle + 24, HIGH - 2)) if scaled else (-40, 0)
+    for k in range(low, high + 1, apart):
+        what = lost(dtype, k, spread)
+        sets = f"scale={k - middle}" if scaled else f"middle={k}"
+        words = f"times {power(k - middle)}" if scaled else f"gradients around {power(k)}"
+        words += f": {share(what.zero)} round to 0, {share(what.overflow)} too large"
+        marks.append(mark((k - LOW - apart / 2) * unit, base - 62, apart * unit, 62, sets, words))
+    return marks
 
 
 def binades(width, top):

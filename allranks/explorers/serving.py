@@ -22,7 +22,7 @@ from ..inference import (
 )
 from ..transformer import PRESETS
 from .controls import Choice, Integer, Scale, powers_of_two
-from .svg import WIDE, bars, line, number, path, picture, rectangle, text
+from .svg import WIDE, bars, line, mark, marks_over, number, path, picture, rectangle, text
 from .words import fixed, percent, seconds
 
 TITLE = "Serving: requests, batches and pages"
@@ -58,12 +58,17 @@ def draw(width, *, load, policy, budget, pages, seed):
     marks += clock(width, end, scale, bottom)
     drawn, bottom = legend(width, bottom + 42)
     marks += drawn
+    touch = one_by_one(run, width) + sizes(width, bottom + 20, pages)
     drawn, bottom = pool(width, bottom + 20, run, scale)
     marks += drawn
+    touch += policies(width, bottom + 42, runs)
     drawn, bottom = table(width, bottom + 28, runs, policy)
     return {
         "svg": picture(width, bottom, marks, drawn),
         "text": words(load, policy, budget, runs),
+        "marks": marks_over(width, bottom, touch),
+        "result": (seconds(latencies(run)[0]), "until half of the requests have their first token"),
+        "insight": insight(policy, runs),
         "idle": ["budget"] if policy == "static" else [],
     }
 
@@ -73,6 +78,60 @@ def latencies(run):
     firsts = [ttft(each) for each in run.served]
     longest = max(max(gaps(each)) for each in run.served)
     return percentile(firsts, 0.5), max(firsts), mean([tpot(each) for each in run.served]), longest
+
+
+def insight(policy, runs):
+    """What the policy costs and saves beside another, in a sentence."""
+    lost = sum(preemptions(each) for each in runs[policy].served)
+    if lost:
+        again = recomputed_tokens(runs[policy])
+        times = "Once" if lost == 1 else f"{lost} times"
+        return f"{times} the pages run out: {again:,} tokens are thrown away and computed again."
+    other = "chunked" if policy == "continuous" else "continuous"
+    (mine, _, _, pause), (theirs, _, _, their_pause) = latencies(runs[policy]), latencies(runs[other])
+    if policy == "static":
+        words = (
+            "A batch is closed while it runs; if requests could join, half of the first tokens would be there"
+        )
+        return f"{words} by {seconds(theirs)}."
+    first = f"half of the first tokens come by {seconds(mine)}, not {seconds(theirs)}"
+    other = "chunked prefill" if policy == "continuous" else "whole prompts"
+    return f"The longest pause is {seconds(pause)}, with {other} {seconds(their_pause)}; {first}."
+
+
+def one_by_one(run, width):
+    """Places: the requests, each of which says what happened to it."""
+    marks = []
+    for row, each in enumerate(run.served):
+        words = f"request {row + 1}: {each.request.prompt:,} tokens of prompt, first token after "
+        words += f"{seconds(ttft(each))}, {len(each.times)} tokens, longest pause {seconds(max(gaps(each)))}"
+        lost = preemptions(each)
+        words += f", preempted {lost} time{'s' if lost > 1 else ''}" if lost else ""
+        marks.append(mark(0, TOP + ROW * row, width, ROW, "", words))
+    return marks
+
+
+def sizes(width, top, pages):
+    """Places: upper and lower half of the pool; a click takes more pages, or fewer."""
+    values, marks = [value for value, _ in POOLS], []
+    for down, by in ((12, 1), (12 + HIGH / 2, -1)):
+        to = values.index(pages) + by
+        if 0 <= to < len(values):
+            words = f"{'more' if by > 0 else 'fewer'} pages: {values[to]:,}"
+            marks.append(mark(LEFT, top + down, width - LEFT - 2, HIGH / 2, f"pages={values[to]}", words))
+    return marks
+
+
+def policies(width, top, runs):
+    """Places: the rows of the table; a click takes a policy."""
+    marks = []
+    for row, (name, _) in enumerate(POLICIES):
+        half, _, _, longest = latencies(runs[name])
+        words = (
+            f"{LABELS[name]}: half of the first tokens by {seconds(half)}, longest pause {seconds(longest)}"
+        )
+        marks.append(mark(0, top + 6 + 21 * row, width, 20, f"policy={name}", words))
+    return marks
 
 
 def words(load, policy, budget, runs):

@@ -6,6 +6,8 @@ beside it says all of them. tests/explorers/test_explorer_stories.py shows that 
 
 from collections import namedtuple
 
+from .more_stories import MORE
+
 Step = namedtuple("Step", "title settings words")
 """One state: the words of its button, the settings, and what is to be seen."""
 
@@ -195,3 +197,5 @@ STORIES = {
         ),
     ),
 }
+
+STORIES.update({name: tuple(Step(*step) for step in steps) for name, steps in MORE.items()})

@@ -102,17 +102,14 @@ def circle(x, y, r, fill="tint", stroke=None, title=None):
 
 
 def mark(x, y, width, height, sets, words, lights=""):
-    """A place of the picture that answers: `words` say what it is, a click sets "name=value,…".
+    """A place of the picture that answers: `words` say what it is, a click sets "name=value,…" if not "".
 
     lights: one name or more; a place under the pointer lights all that share a name with it.
     """
     at = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
-    said = escape(words)
+    role = f'"button" data-set="{sets}"' if sets else '"img"'
     lit = f' data-light="{lights}"' if lights else ""
-    return (
-        f'<rect {at} role="button" tabindex="-1" data-set="{sets}"{lit} aria-label="{said}">'
-        f"<title>{said}</title></rect>"
-    )
+    return f'<rect {at} role={role} tabindex="-1"{lit} aria-label="{escape(words)}"/>'
 
 
 def marks_over(width, height, marks):

@@ -8,9 +8,9 @@ stand the two operators that may talk to other ranks, as bars through all rows. 
 from ..topology.tensor import tensor_calls, tensor_matrices
 from ..transformer import PRESETS
 from .controls import Choice, Scale, Steps, Toggle, powers_of_two
-from .svg import WIDE, line, picture, text
+from .svg import WIDE, line, marks_over, picture, text
 from .tensor_parallel_chain import Chain
-from .words import fixed, scaled
+from .words import fixed, percent, scaled
 
 TITLE = "Tensor parallelism: who holds which slice"
 
@@ -71,6 +71,8 @@ def draw(width, *, kind, sequence_parallel, ranks, model, microbatch, step):
     marks += chain.operators(active, phase)
     drawn, bottom = chain.key()
     shown, bottom = tables(width, bottom, matrices, calls, ranks)
+    turns = [items for _, items, _, _ in played]
+    touch = chain.slices(step, turns, ELEMENT) + chain.talks(step, turns)
     sentence = said(dict(KINDS)[kind], dict(MODELS)[model], matrices, calls, ranks)
     if step:
         sentence += f" {heading[0].upper()}{heading[1:]}; {more}."
@@ -79,9 +81,31 @@ def draw(width, *, kind, sequence_parallel, ranks, model, microbatch, step):
     return {
         "svg": picture(width, bottom, chain.patterns(), marks, drawn, shown),
         "text": sentence,
+        "marks": marks_over(width, bottom, touch),
+        "result": (scaled(sum(each.sent for each in calls), "B"), "sent by a rank for one micro-batch"),
+        "insight": insight(calls, ranks, alone),
         "steps": len(played) + 1,
         "idle": ["sequence_parallel"] if alone else [],
     }
+
+
+def insight(calls, ranks, alone):
+    """How often ranks must talk, and what a cut would save, in a sentence."""
+    if ranks == 1:
+        return "One rank holds every slice, and has nobody to talk to."
+    talks = [each for each in calls if each.sent]
+    if alone:
+        most = max(each.nbytes for each in talks)
+        part = percent(
+            sum(each.sent for each in talks if each.nbytes == most) / sum(e.sent for e in talks), 0
+        )
+        return f"A cut alone needs Y whole on every rank: {part} of what a rank sends."
+    times = len([each for each in talks if each.phase != "again"])
+    if times == 2:
+        return "Column, then row: what comes between is cut, and only the two ends must be made whole."
+    extra = sum(each.sent for each in calls if each.phase == "again")
+    share = percent(extra / (sum(each.sent for each in calls) - extra), 0)
+    return f"Each all-reduce is cut in two, for the same bytes; to gather X again adds {share}."
 
 
 def named(collective):

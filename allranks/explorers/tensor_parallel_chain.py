@@ -1,8 +1,24 @@
 """How is a layer drawn that ranks share? A lane for each rank, through matrices and the two operators."""
 
-from .svg import WIDE, circle, colour, legend, line, number, path, rectangle, text
+from .svg import WIDE, circle, colour, legend, line, mark, number, path, rectangle, text
+from .words import fixed, scaled
 
 TOP, LANE = 84, 50
+ACTS = {
+    "all_reduce": "an all-reduce",
+    "all_gather": "an all-gather",
+    "reduce_scatter": "a reduce-scatter",
+    "copy": "a copy, nothing is sent",
+    "slice": "a slice, nothing is sent",
+}
+
+
+def next_step(item, step, turns):
+    """What goes to the next step in which an item takes part, and the words for it."""
+    when = [turn for turn, items in enumerate(turns, 1) if item in items]
+    later = [turn for turn in when if turn > step]
+    turn = (later or when)[0]
+    return f"step={turn}", f"go to step {turn}"
 
 
 class Chain:
@@ -116,6 +132,55 @@ class Chain:
                 box = f'x="{number(x)}" y="{number(y)}" width="{number(across)}" height="{number(high)}"'
                 marks.append(f'<rect {box} style="{style}"/>')
             x += across + apart
+        return marks
+
+    def slices(self, step, turns, element):
+        """Places: what each rank holds of each matrix; a click goes to the next step that takes it.
+
+        turns: the items that take part in each step.
+        """
+        marks = []
+        for rank in range(self.ranks):
+            middle = TOP + (rank + 0.5) * LANE
+            for i in range(len(self.items)):
+                matrix, high = (
+                    self.items[i],
+                    34 if isinstance(self.items[i], str) else self.high(self.items[i]),
+                )
+                if isinstance(matrix, str):
+                    continue
+                split, gradient = self.state(i, step, len(turns))
+                words = f"rank {rank}: {self.part(matrix, split, gradient, rank, element)}"
+                sets, after = next_step(i, step, turns)
+                at = self.xs[i], middle - high / 2, self.widths[i], high
+                marks.append(mark(*at, sets, f"{words}; {after}", f"r{rank}"))
+        return marks
+
+    def part(self, matrix, split, gradient, rank, element):
+        """What a rank holds of a matrix, in words."""
+        name, t = f"∂{matrix.name}" if gradient else matrix.name, self.ranks
+        rows, columns = matrix.rows, matrix.columns
+        if split is None:
+            return f"no {name} yet"
+        if split in ("none", "partial"):
+            words = f"all of {name}" if split == "none" else f"a partial sum of {name}"
+            return f"{words}, {scaled(rows * columns * element, 'B')}"
+        size = scaled(rows * columns * element / t, "B")
+        if split == "columns" and len(matrix.widths) > 1:
+            return f"{fixed(columns / t, 0)} of the {fixed(columns, 0)} columns of {name}, {size}"
+        every = (rows if split == "rows" else columns) // t
+        return f"{split} {fixed(rank * every, 0)} to {fixed((rank + 1) * every - 1, 0)} of {name}, {size}"
+
+    def talks(self, step, turns):
+        """Places: the two operators; a click goes to the next step in which one acts."""
+        marks = []
+        for i in (1, len(self.items) - 2):
+            calls = [each for each in self.calls if each.operator == self.items[i]]
+            acts = ", ".join(f"{each.phase} {ACTS[each.collective]}" for each in calls)
+            sets, after = next_step(i, step, turns)
+            marks.append(
+                mark(self.xs[i], TOP - 32, self.widths[i], 28, sets, f"{self.items[i]}: {acts}; {after}")
+            )
         return marks
 
     def signs(self, middle):

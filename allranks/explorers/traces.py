@@ -6,7 +6,7 @@ rank has entered, and sending from then on. The traces are measured, once; `prof
 
 from .. import profiles
 from .controls import Choice, Integer, Scale, Steps
-from .svg import WIDE, bars, legend, line, picture, rectangle, text
+from .svg import WIDE, bars, legend, line, mark, marks_over, picture, rectangle, text
 from .words import figures, percent, seconds
 
 TITLE = "Recorded traces of four ranks"
@@ -46,12 +46,45 @@ def draw(width, *, trace, zoom, position, moment):
     if at is not None:
         x = LEFT + (at - start) * window[2]
         marks.append(line(x, TOP - 4, x, bottom, "ink", 1.5))
+    shares = profiles.shares(recorded)
+    most = max(shares, key=lambda share: share.waiting)
+    waits = f"of rank {most.rank}'s time is waiting for others, the most of all ranks"
     return {
         "svg": picture(width, bottom + 30, marks),
+        "marks": marks_over(width, bottom + 30, moments(recorded, meetings, window, width, moment)),
+        "result": (percent(most.waiting / most.whole, 0), waits),
+        "insight": insight(recorded, shares),
         "text": said(recorded, meetings, WORDS[profiles.EXAMPLES.index(trace)], start, long, at),
         "steps": MOMENTS + 1,
         "idle": ["position"] if zoom == 1 else [],
     }
+
+
+def insight(recorded, shares):
+    """Who is waited for, or what else takes the time, in a sentence."""
+    late = profiles.straggler(recorded)
+    if late is not None:
+        return f"The others wait for rank {late}: it is still busy when they have entered the collective."
+    exposed = sum(share.exposed - share.waiting for share in shares) / sum(share.whole for share in shares)
+    waiting = sum(share.waiting for share in shares) / sum(share.whole for share in shares)
+    words = f"No rank stands out: on average {percent(waiting, 0)} of the time waits for whoever enters last"
+    return f"{words}, and {percent(exposed, 0)} sends while nothing computes."
+
+
+def moments(recorded, meetings, window, width, chosen):
+    """Places: each rank at some moments on the clock; a click puts the line there."""
+    start, long, _ = window
+    many = 12 if width == WIDE else 8
+    wide, marks = (width - LEFT - RIGHT) / many, []
+    for place, (one, mine) in enumerate(zip(recorded, meetings)):
+        for turn in range(many):
+            moment = MOMENTS * (2 * turn + 1) // (2 * many)
+            at = start + long * moment / MOMENTS
+            words = f"rank {one.rank} after {figures(1000 * at)} ms: {state(one, mine, at)}"
+            at = LEFT + turn * wide, TOP + place * ROW, wide, ROW - 8
+            sets = f"moment={0 if moment == chosen else moment}"
+            marks.append(mark(*at, sets, words, f"m{turn}"))
+    return marks
 
 
 def met(recorded):

@@ -19,7 +19,7 @@ SIZES += (70 * 10**9, 175 * 10**9, 405 * 10**9, 10**12)
 DTYPES = (
     ("zero-16", "16 B: the paper's"),
     ("megatron-18", "18 B: gradients in fp32"),
-    ("copied-20", "20 B: fp32 gradient copy"),
+    ("copied-20", "20 B: gradients copied"),
     ("fp32", "16 B: all fp32"),
     ("bf16", "8 B: all bf16"),
 )

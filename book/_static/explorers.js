@@ -103,13 +103,14 @@
     const { start, values, story, marks } = JSON.parse(figure.querySelector("script").textContent);
     const form = figure.querySelector("form");
     const caption = figure.querySelector("figcaption");
-    const [insight, words] = [".ar-insight", ".ar-words"].map((part) => caption.querySelector(part));
+    const [insight, words, story_line] = [".ar-insight", ".ar-words", ".ar-story"].map((part) => figure.querySelector(part));
     const result = figure.querySelector(".ar-result");
-    const steppers = [...form.querySelectorAll('[data-do="tell"]')];
+    const steppers = [...figure.querySelectorAll('[data-do="tell"]')];
     const controls = [...form.elements].filter((element) => element.name);
     let given = { ...start };
     let drawing = false;
     let again = false;
+    let given_a_hand = false;
     let timer;
 
     function read(control) {
@@ -160,7 +161,7 @@
         drawing = false;
       } catch (error) { // which leaves `drawing` as it is: nothing is drawn any more
         stop();
-        form.inert = true;
+        form.inert = story_line.inert = true;
         if (!(error instanceof Reason)) console.error(error);
         words.textContent += ` This figure stays as it is: ${error instanceof Reason ? error.message : FAULT}.`;
         figure.dispatchEvent(new CustomEvent("ar-failed"));
@@ -197,6 +198,8 @@
     function set(changed) {
       given = { ...given, ...changed };
       steppers.forEach((button, i) => button.setAttribute("aria-pressed", String(i === told())));
+      const pressed = steppers[told()];
+      if (pressed) story_line.scrollLeft = pressed.offsetLeft - story_line.clientWidth / 3; // on a phone, with its neighbours
       for (const control of controls) if (control.name in changed) write(control, given[control.name]);
       draw();
     }
@@ -219,7 +222,10 @@
         try { text = decodeURIComponent(coded); } catch { continue; }
         if (!control) continue;
         if (control.type === "checkbox") { if (/^(true|false)$/.test(text)) found[key] = text === "true"; }
-        else if (key in values) { if (values[key].some((one) => String(one) === text)) found[key] = values[key].find((one) => String(one) === text); }
+        else if (key in values) {
+          const same = (one) => String(one) === text || (typeof one === "number" && text !== "" && one === Number(text));
+          if (values[key].some(same)) found[key] = values[key].find(same);
+        }
         else if (/^\d+$/.test(text) && Number(text) >= control.min && (control.dataset.kind || Number(text) <= control.max)) found[key] = Number(text);
       }
       return found;
@@ -255,7 +261,7 @@
       const at = old ? [...old.children].indexOf(document.activeElement) : -1;
       old?.remove();
       picture.insertAdjacentHTML("beforeend", over);
-      const made = [...picture.lastElementChild.children];
+      const made = [...picture.querySelector(".ar-marks").children];
       const first = made[Math.max(0, Math.min(at, made.length - 1))];
       first?.setAttribute("tabindex", "0");
       if (at >= 0) first?.focus({ preventScroll: true });
@@ -263,15 +269,31 @@
 
     const names = (mark) => (mark?.dataset.light ?? "").split(" ").filter(Boolean);
 
+    /** Show what a mark says above it, or below where there is no room; no mark: show nothing. */
+    function tell(picture, mark) {
+      const chip = picture.querySelector(".ar-told") ?? picture.appendChild(Object.assign(document.createElement("div"), { className: "ar-told" }));
+      chip.setAttribute("aria-hidden", "true"); // a voice has the mark's own name
+      chip.textContent = mark?.getAttribute("aria-label") ?? "";
+      chip.hidden = !mark;
+      if (!mark) return;
+      const [inside, at] = [picture.getBoundingClientRect(), mark.getBoundingClientRect()];
+      const middle = at.left - inside.left + (at.width - chip.offsetWidth) / 2;
+      const above = at.top - inside.top - chip.offsetHeight - 6;
+      chip.style.left = `${Math.max(0, Math.min(middle, inside.width - chip.offsetWidth))}px`;
+      chip.style.top = `${picture.scrollTop + (above >= 0 ? above : at.bottom - inside.top + 6)}px`;
+    }
+
     function light({ target, type }) {
       const mark = type === "pointerout" || type === "focusout" ? null : target.closest(".ar-marks > *");
       const shared = names(mark);
       for (const one of figure.querySelectorAll(".ar-marks > *")) {
         one.classList.toggle("ar-lit", one === mark || names(one).some((name) => shared.includes(name)));
       }
+      tell(target.closest(".ar-picture"), mark);
     }
 
     function press(mark) {
+      if (!mark.dataset.set) return;
       stop();
       set(parse(mark.dataset.set));
       remember();
@@ -309,10 +331,14 @@
     const steps = controls.find((control) => control.dataset.kind === "steps");
     const play = figure.querySelector('[data-do="play"]');
 
+    function listen(how) {
+      for (const said of [caption, insight]) said.setAttribute("aria-live", how);
+    }
+
     function stop() {
       clearInterval(timer);
       timer = undefined;
-      caption.setAttribute("aria-live", "polite");
+      listen("polite");
       if (play) { play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); }
     }
 
@@ -326,7 +352,7 @@
       if (timer) return stop();
       if (Number(steps.value) >= Number(steps.max)) set({ [steps.name]: 0 });
       timer = setInterval(() => { if (!drawing) move(1); }, 700);
-      caption.setAttribute("aria-live", "off"); // a voice would fall behind the steps
+      listen("off"); // a voice would fall behind the steps
       play.textContent = "Pause";
       play.setAttribute("aria-pressed", "true");
     }
@@ -348,11 +374,15 @@
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", ({ target }) => { say(target); stop(); set({ [target.name]: read(target) }); });
     form.addEventListener("change", remember);
-    form.addEventListener("click", ({ target }) => actions[target.dataset.do]?.(target));
+    for (const part of [form, story_line]) part.addEventListener("click", ({ target }) => actions[target.dataset.do]?.(target));
     // The stored picture is complete: Python is loaded when a hand comes near the controls, and not before.
-    const wake = () => { performance.mark("ar-needed"); draw(); };
-    form.addEventListener("pointerenter", wake, { once: true });
-    form.addEventListener("focusin", wake, { once: true });
+    const wake = () => {
+      if (given_a_hand) return;
+      given_a_hand = true;
+      performance.mark("ar-needed");
+      draw();
+    };
+    for (const part of [form, story_line]) for (const hand of ["pointerenter", "focusin"]) part.addEventListener(hand, wake);
     addEventListener("hashchange", fromAddress);
     phone.addEventListener("change", draw);
     fromAddress();

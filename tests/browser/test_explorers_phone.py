@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from built_book import SITE, built_pages
 
+from allranks import explorers
+from allranks.explorers.stories import STORIES
+
 pytestmark = pytest.mark.stamped("page")
 PHONE = {"width": 390, "height": 844}
 SMALL = {"width": 390, "height": 664}  # the same phone with the browser's bars
@@ -89,4 +92,18 @@ def test_after_a_touch_of_any_control_its_change_is_in_sight(address, open_page,
                 changed += bool(seen["changed"])
     assert changed > touched / 2
     assert visit.problems == []
+    page.close()
+
+
+@pytest.mark.parametrize("name", explorers.NAMES)
+def test_a_step_of_the_story_is_pressed_read_and_seen_on_one_screen(address, open_page, name):
+    page = open_page(address + ALL, is_mobile=True, has_touch=True).page
+    page.set_viewport_size(PHONE)
+    figure = page.locator(f"#explorer-{name}")
+    figure.evaluate("figure => figure.scrollIntoView()")
+    figure.locator('[data-do="tell"]').nth(2).tap()
+    page.wait_for_function(f"document.querySelector('#explorer-{name}.ar-live:not([aria-busy])')")
+    assert figure.locator(".ar-insight").inner_text() == STORIES[name][2].words
+    tops = [figure.locator(part).bounding_box()["y"] for part in (".ar-story", ".ar-insight", ".ar-narrow")]
+    assert HEADER <= tops[0] < tops[1] < tops[2] < PHONE["height"] * 0.56
     page.close()

@@ -95,7 +95,7 @@ def test_a_refusal_of_a_folded_control_is_in_sight(opened):  # noqa: F811
 
 def test_a_voice_is_not_given_the_steps_that_are_played(opened):  # noqa: F811
     page = opened("zero").page
-    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Play", exact=True).click()
     assert page.locator("figcaption").get_attribute("aria-live") == "off"
     page.get_by_role("button", name="Pause").click()
     assert page.locator("figcaption").get_attribute("aria-live") == "polite"

@@ -74,6 +74,6 @@ def test_a_fault_of_the_program_is_a_sentence_for_the_reader_and_a_traceback_for
     assert said.endswith("reloading the page starts it again.")
     assert "Traceback" not in visit.page.locator("body").inner_text()
     assert len(visit.problems) == 1 and "Traceback" in visit.problems[0]
-    assert visit.page.locator("#explorer-buckets .ar-wide svg").is_visible()
+    assert visit.page.locator("#explorer-buckets .ar-wide .ar-image svg").is_visible()
     assert at_once(visit.page, "memory") == "ar-drawn"
     visit.page.close()

@@ -137,6 +137,19 @@ def test_the_button_opens_it_and_escape_returns_to_the_button(at_stage):
     assert page.evaluate("document.activeElement.matches('.btn-lecture-button')")
 
 
+@pytest.mark.parametrize("name", ["pipeline", "memory", "goodput", "serving", "tensor_parallel"])
+def test_on_a_slide_the_picture_takes_most_of_the_screen(at_stage, name):
+    page = at_stage("notebooks/reference/explorers.html").page
+    page.locator(".btn-lecture-button").click()
+    go_to(page, f"#explorer-{name}")
+    figure = page.locator(f"#explorer-{name}")
+    box = figure.locator(".ar-wide").bounding_box()
+    assert box["width"] > STAGE["width"] * 0.5 and box["height"] > STAGE["height"] * 0.55
+    for part in (".ar-question", ".ar-result", ".ar-story", ".ar-insight", ".ar-actions"):
+        part = figure.locator(part).bounding_box()
+        assert part["x"] + part["width"] <= box["x"] and part["y"] + part["height"] < STAGE["height"]
+
+
 def test_an_explorer_answers_on_its_slide_and_keeps_its_keys(at_stage):
     page = at_stage(PIPELINE).page
     page.keyboard.press("p")

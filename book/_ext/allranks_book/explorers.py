@@ -8,7 +8,6 @@ from a disk may load scripts, but neither modules nor data.
 
 from __future__ import annotations
 
-import ast
 import base64
 import html
 import json
@@ -23,15 +22,13 @@ from allranks import explorers
 from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
 from allranks.explorers.frames import frame
 from allranks.explorers.svg import NARROW
+from allranks_book.shipped import ROOT, python_files
 from allranks_book.wasm_memory import capped
 
 SVG = "image/svg+xml"
-ROOT = Path(__file__).resolve().parents[3]
 INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
-PACKAGE = ROOT / "allranks"
 SCRIPTS = ("explorers_phone.js", "explorers.js")  # the first listens to what the second does
 MEMORY = 128 * 2**20  # bytes that Python in a page may use
-FRAME = ("__init__", "page", "controls", "svg")
 
 
 # ---- the figure ----
@@ -55,7 +52,7 @@ class ExplorerFigure(MimeRenderPlugin):
 
 
 def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None = None) -> str:
-    """A `<figure>`: what it asks, the controls, the picture for a page and for a phone, and its words.
+    """A `<figure>`: what it asks, its story, the picture for a page and for a phone, controls, and words.
 
     in_sight: the controls that are not folded away; the explorer's own, if none are named.
     """
@@ -86,15 +83,15 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     return (
         f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"'
         f' aria-labelledby="explorer-{name}-title">{head_html(name, shown)}'
-        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">'
-        f"{story_html(story, chosen)}{controls}{folded}"
-        '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
-        '<button type="button" data-do="copy">Copy link</button></div></form>'
+        f'{story_html(story, chosen)}<div class="ar-insight" aria-live="polite">{html.escape(told)}</div>'
         f'<div class="ar-picture ar-wide"><div class="ar-image" {about}>{picture}</div></div>'
         f'<div class="ar-picture ar-narrow"><div class="ar-image" {about}>{narrow["svg"]}</div></div>'
+        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}{folded}'
+        '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
+        '<button type="button" data-do="copy">Copy link</button></div></form>'
         f'<script type="application/json">{stored}</script>'
-        f'<figcaption aria-live="polite"><div class="ar-insight">{html.escape(told)}</div>'
-        f'<div class="ar-words">{html.escape(shown["text"])}</div></figcaption></figure>'
+        f'<figcaption aria-live="polite"><div class="ar-words">{html.escape(shown["text"])}</div>'
+        "</figcaption></figure>"
     )
 
 
@@ -167,67 +164,6 @@ def _range(control, value, shown):
 
 
 # ---- the interpreter ----
-
-
-def python_files(name: str) -> dict[str, str]:
-    """Path → bare source of every Python file that the explorer `name` needs."""
-    files, wanted = (
-        {"allranks/__init__.py": ""},
-        [PACKAGE / "explorers" / f"{each}.py" for each in (*FRAME, name)],
-    )
-    while wanted:
-        path = wanted.pop()
-        key = path.relative_to(ROOT).as_posix()
-        if key not in files:
-            source = path.read_text(encoding="utf-8")
-            files[key] = bare(source)
-            wanted += [needed for module in imports(ast.parse(source), path) for needed in found_at(module)]
-    return files
-
-
-def imports(tree: ast.Module, path: Path):
-    """The module files or package folders of ours that a source at `path` imports when it is loaded."""
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[node.level - 1]
-            if node.module:
-                yield base.joinpath(*node.module.split("."))
-            else:
-                yield from (base / alias.name for alias in node.names)
-
-
-def found_at(module: Path):
-    """The files that Python runs to import a module: the `__init__` of each package above it, then its own.
-
-    Every script must hold all of them. Explorers on one page share an interpreter, so a package that one of
-    them brought without its `__init__` would stay empty for the next.
-    """
-    packages = [folder for folder in (module, *module.parents) if PACKAGE in folder.parents]
-    for path in (*(folder / "__init__.py" for folder in packages), module.with_suffix(".py")):
-        if path.exists():
-            yield path
-
-
-def bare(source: str) -> str:
-    """The program of `source`, without its comments, its docstrings and the list of its public names."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [each for each in body if not (_is_text(each) or _lists_names(each))] or [ast.Pass()]
-    return ast.unparse(tree)
-
-
-def _is_text(node):
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
-
-
-def _lists_names(node):
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
 def interpreter() -> str:

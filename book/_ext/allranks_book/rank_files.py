@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from allranks_book.explorers import PACKAGE, ROOT, bare, found_at, imports
+from allranks_book.shipped import PACKAGE, ROOT, bare, found_at, imports
 
 STAND_INS = ROOT / "book" / "_ext" / "page_python"
 CHECKS = (  # the chapters whose exercises, or some of them, a page can check

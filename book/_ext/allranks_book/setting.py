@@ -38,15 +38,20 @@ def values(name: str, listed: str) -> dict:
         if isinstance(control, Toggle):
             found[key] = {"true": True, "false": False}.get(said, said)
         elif isinstance(control, Choice | Scale):
-            found[key] = next((value for value, _ in control.options if as_said(value) == said), said)
+            found[key] = next((value for value, _ in control.options if is_said(value, said)), said)
         else:
             found[key] = int(said)
     return found
 
 
-def as_said(value) -> str:
-    """A value as an address says it, which a script writes: 1.0 is "1"."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def is_said(value, said: str) -> bool:
+    """Whether an address says a value so: 1.0 may be "1", and 1e-9 "1e-09"."""
+    if isinstance(value, str):
+        return value == said
+    try:
+        return value == float(said)
+    except ValueError:
+        return False
 
 
 def add_links(app, doctree) -> None:
