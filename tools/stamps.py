@@ -175,13 +175,22 @@ def loaded(page, root=ROOT):
     html = built / f"{page}.html"
     if not html.is_file():
         return []
-    pictures = set(re.findall(r"_images/([^\"'?\s)]+)", html.read_text(encoding="utf-8")))
-    return [html, *sorted(built / "_images" / name for name in pictures), *of_every_page(root)]
+    text = html.read_text(encoding="utf-8")
+    pictures = set(re.findall(r"_images/([^\"'?\s)]+)", text))
+    shared = (path for path in of_every_page(root) if path.parent.name != "explorers" or runs(path, text))
+    return [html, *sorted(built / "_images" / name for name in pictures), *shared]
+
+
+def runs(script, text):
+    """Whether a page runs the script of an explorer, or one that all explorers and programs share."""
+    if script.stem in ("python", "ranks"):
+        return 'class="ar-explorer' in text or 'class="ar-ranks' in text
+    return f"explorer-{script.stem}" in text
 
 
 @functools.cache
 def of_every_page(root=ROOT):
-    """What all built pages share."""
+    """What all built pages share, and the explorers, which only some of them load."""
     return files([f"{BUILT}/_static/**/*"], root)
 
 

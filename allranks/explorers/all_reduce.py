@@ -261,7 +261,12 @@ def said(both, nbytes, links):
     words = f"To sum {memory_words(nbytes)} on {links.p} ranks, {'; '.join(sentences)}."
     if both[0] != both[1]:
         equal = meeting(links.straight(both[0]), links.straight(both[1]))
-        words += f" Both take the same at {memory_words(equal)}." if equal else " They never take the same."
+        at = (
+            f"Both take the same time at {memory_words(equal)}."
+            if equal
+            else "They never take the same time."
+        )
+        words += f" {at}"
         if "two_level" in both:
             words += " The other is charged links between nodes in every round."
     return words

@@ -44,13 +44,13 @@ def test_inside_a_node_a_two_level_ring_is_faster_by_what_is_set():
 def test_the_crossover_is_the_closed_form_s(p):
     at = collectives.crossover("all_reduce", "ring", "recursive_doubling", p, 1e-5, 1 / (5 * 10**10))
     shown = draw(world_size=p, ranks_per_node=1)
-    assert f"Both take the same at {scaled(at, 'B')}." in shown["text"]
+    assert f"Both take the same time at {scaled(at, 'B')}." in shown["text"]
     assert f"equal at {scaled(at, 'B')}" in shown["svg"]
 
 
 def test_with_a_power_of_two_ranks_a_ring_never_beats_halving_and_doubling():
     said = draw(beside="halving_doubling")["text"]
-    assert "They never take the same." in said
+    assert "They never take the same time." in said
     assert "ring takes 1.54 ms: 14 rounds, 70 MB" in said
     assert "halving–doubling takes 1.46 ms: 6 rounds, 70 MB" in said
 

@@ -1,6 +1,7 @@
 """A test is skipped only while every byte that it looks at is what it last passed on."""
 
 import json
+from pathlib import Path
 
 import pytest
 import stamps
@@ -70,6 +71,19 @@ def test_a_changed_byte_changes_the_hash_of_those_who_look_at_it(tree, changed, 
     (tree / changed).write_bytes((tree / changed).read_bytes() + b"\n# changed")
     after = digests(tree)
     assert {group for group in before if before[group] != after[group]} == seen_by
+
+
+@pytest.mark.parametrize(
+    "name, page, loaded",
+    [
+        ("zero", '<figure class="ar-explorer" id="explorer-zero">', True),
+        ("zero", '<figure class="ar-explorer" id="explorer-mesh"> zero', False),
+        ("python", '<figure class="ar-explorer" id="explorer-mesh">', True),
+        ("python", "<p>python", False),
+    ],
+)
+def test_a_page_without_an_explorer_does_not_look_at_its_script(name, page, loaded):
+    assert stamps.runs(Path(f"{name}.js"), page) is loaded
 
 
 def test_a_new_and_a_renamed_input_change_the_hash(tree, monkeypatch):
