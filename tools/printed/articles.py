@@ -60,7 +60,12 @@ def article(site: Path, page: str, pages: set[str], lower: int) -> Article:
 
 
 def show_settings(soup: BeautifulSoup, found: Tag) -> None:
-    """Put an explorer's settings, which its form would show, into words above its picture."""
+    """Put an explorer's settings, which its form would show, into words above its picture.
+
+    It loses its label, which in a PDF would stand in place of all that the figure holds.
+    """
+    for figure in found.select(".ar-explorer[aria-labelledby]"):
+        del figure["aria-labelledby"]
     for form in found.select(".ar-explorer > form"):
         shown = soup.new_tag("p", attrs={"class": "ar-shown"})
         for control in form.select(".ar-control:has(> label)"):
