@@ -271,7 +271,7 @@
 
     /** Show what a mark says above it, or below where there is no room; no mark: show nothing. */
     function tell(picture, mark) {
-      const chip = picture.querySelector(".ar-told") ?? picture.appendChild(Object.assign(document.createElement("div"), { className: "ar-told" }));
+      const chip = picture.querySelector(".ar-chip") ?? picture.appendChild(Object.assign(document.createElement("div"), { className: "ar-chip" }));
       chip.setAttribute("aria-hidden", "true"); // a voice has the mark's own name
       chip.textContent = mark?.getAttribute("aria-label") ?? "";
       chip.hidden = !mark;

@@ -72,7 +72,7 @@ def test_a_mark_under_the_pointer_lights_what_belongs_to_it(opened):  # noqa: F8
 @pytest.mark.parametrize("name", ["mesh", "serving"])
 def test_what_a_mark_is_stands_beside_it_under_pointer_and_focus(name, opened):  # noqa: F811
     page = opened(name).page
-    told, mark = page.locator(".ar-wide .ar-told"), page.locator(MARKS).nth(3)
+    told, mark = page.locator(".ar-wide .ar-chip"), page.locator(MARKS).nth(3)
     mark.hover(force=True)
     assert told.inner_text() == mark.get_attribute("aria-label")
     inside, chip, at = (one.bounding_box() for one in (page.locator(".ar-wide"), told, mark))
