@@ -90,7 +90,7 @@ def test_hover_shows_the_entry_and_escape_closes_it(chapter):
     page, card = chapter.page, chapter.page.locator("#ar-card-of")
     page.locator(GATHER).hover()
     card.wait_for()
-    assert "every rank ends with all parts" in card.inner_text()
+    assert "every rank ends up with all parts" in card.inner_text()
     assert card.locator(".katex").count() == 1
     card.hover()
     page.wait_for_timeout(400)
@@ -109,7 +109,7 @@ def test_keyboard_focus_shows_the_entry_and_tab_goes_on_in_the_text(address, ope
     before.focus()
     card.filter(has_text="Large batch").wait_for()
     page.keyboard.press("Tab")
-    card.filter(has_text="every rank ends with all parts").wait_for()
+    card.filter(has_text="every rank ends up with all parts").wait_for()
     assert link.get_attribute("aria-describedby") == card.get_attribute("id")
     assert before.get_attribute("aria-describedby") is None
     page.keyboard.press("Escape")
