@@ -23,6 +23,11 @@ PLACES = ("", "tools", "book/_ext", "tests/support")  # where imports are found 
 IMPORT = re.compile(  # in a module, and in the JSON of a notebook, where each line is a string
     r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
 )
+ARITHMETIC = (  # the modules of the first layer (allranks/__init__.py), which run in the pages too
+    "inputs transformer hardware collectives topology interleaving memory schedules simulate plan precision "
+    "attention experts streams lowering batches compression local_updates parameter_server deepspeed_config "
+    "framework_config muon inference failures profiles recovery ranks dispatchers"
+)
 INPUTS = {  # a group of tests → the files that they look at
     "launch": (
         "allranks/launch/**/*.py",
@@ -31,8 +36,9 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/ranks/test_launch*.py",
     ),
     "rules": ("allranks/nccl/**/*.py", "allranks/launch/**/*.py", "tests/ranks/test_nccl.py"),
-    "arithmetic": (  # which modules it asks in both Pythons, it finds out at run time
-        "allranks/**/*.py",
+    "arithmetic": (
+        *(f"allranks/{name}/**/*.py" for name in ARITHMETIC.split() if (ROOT / "allranks" / name).is_dir()),
+        *(f"allranks/{name}.py" for name in ARITHMETIC.split() if not (ROOT / "allranks" / name).is_dir()),
         "tests/micropython/*.py",
         "tests/micropython/run.mjs",
         "package-lock.json",
@@ -96,7 +102,7 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/check/test_check_lab_0[1257]*.py",
     ),
     "explorers": (
-        "allranks/**/*.py",
+        "allranks/explorers/**/*.py",
         "book/_ext/**/*.py",
         "book/_static/*.*",
         "notebooks/reference/explorers.ipynb",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import stamps
+from layers import LAYER
 
 
 @pytest.fixture
@@ -152,3 +153,7 @@ def test_what_is_written_holds_until_something_changes(tmp_path, two_pages):
     two_pages.pop(page)
     assert not stamps.unchanged("page", page, file), "a page that is not built is not known to be as it was"
     assert not stamps.unchanged("page", "book/new", file), "a page without a stamp is always looked at"
+
+
+def test_both_pythons_look_at_every_module_of_the_arithmetic():
+    assert {name for name, layer in LAYER.items() if layer == 0} == set(stamps.ARITHMETIC.split())

@@ -15,6 +15,7 @@ BUDGETS = (128, 256, 512, 1024, 2048, 4096)
 SHAPE = PRESETS["llama3-8b"]
 SHARE = 0.95  # of the best goodput is asked
 COUNT, HIDDEN = 160, 3  # requests of a load, and how many hidden loads there are
+PATIENCE = 60.0  # seconds; an answer may simulate every setting of every service
 Service = namedtuple("Service", "rate prompts outputs first later room")
 """Requests a second, bounds of their tokens, two objectives in seconds, bytes for cache and workspace."""
 SERVICES = {
@@ -95,7 +96,7 @@ def planned(answer):
 def plan(answer):
     """`answer(load, engine, shape, first, later, room, workspace)`: (policy, budget, pages)."""
     is_written(answer)
-    found = on_ranks(planned, answer)[0]
+    found = on_ranks(planned, answer, timeout=PATIENCE)[0]
     seeds = new_seeds()
     for name, settings in found.items():
         judge_plan(name, settings, seeds)
