@@ -42,7 +42,7 @@ def test_without_a_gpu_the_command_says_why_and_runs_dry(dry_run):
 @pytest.mark.stamped("gpu")
 def test_a_notebook_runs_and_none_of_its_cells_fails(dry_run):
     (suite,) = dry_run[0]["parts"]["notebooks"]["suites"]
-    assert suite["passed"] > 20  # cells
+    assert suite["passed"] > 10  # cells
     assert (suite["failed"], suite["skipped"], suite["failures"]) == (0, 0, [])
 
 
