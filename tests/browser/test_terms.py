@@ -105,10 +105,13 @@ def test_hover_shows_the_entry_and_escape_closes_it(chapter):
 def test_keyboard_focus_shows_the_entry_and_tab_goes_on_in_the_text(address, open_page):
     page = open_page(address + CHAPTER).page
     link, card = page.locator(GATHER), page.locator("#ar-card-of")
-    before = page.locator(CITED).nth(1)
+    before = page.locator(CITED, has_text="You").first
     before.focus()
     card.filter(has_text="Large batch").wait_for()
-    page.keyboard.press("Tab")
+    for _ in range(5):  # past links to other pages
+        page.keyboard.press("Tab")
+        if link.evaluate("one => document.activeElement === one"):
+            break
     card.filter(has_text="every rank ends up with all parts").wait_for()
     assert link.get_attribute("aria-describedby") == card.get_attribute("id")
     assert before.get_attribute("aria-describedby") is None
