@@ -17,8 +17,9 @@ DRAW = "ALLRANKS_DRAW"  # the variable that has a submission's number, above 0
 SECONDS = 20.0  # a right answer takes less than one
 
 
-def on_ranks(test, *args, world_size=4, backend=None, timeout=SECONDS, **options):
-    """Return what `test(*args)` returns on each rank; `test` calls the reader's code."""
+def on_ranks(test, *args, world_size=4, backend=None, timeout=None, **options):
+    """Return what `test(*args)` returns on each rank; `test` calls the reader's code. timeout: `SECONDS`."""
+    timeout = SECONDS if timeout is None else timeout
     return launch(test, *args, world_size=world_size, timeout=timeout, backend=backend, **options)
 
 
