@@ -180,4 +180,4 @@ def guesses(speculate):
     cases = _cases()
     passes = on_ranks(_all, speculate, cases)[0]
     new = sum(new for _, new, _ in cases)
-    return f"{new} likeliest greys in {sum(passes)} passes, and no refused guess stays in the past."
+    return f"{new} likeliest greys in fewer passes, and no refused guess stays in the past."
