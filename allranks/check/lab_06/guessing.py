@@ -178,6 +178,6 @@ def guesses(speculate):
     """`speculate(step, draft, tokens, new)`: the tokens of `write`, in as few passes as the draft allows."""
     is_written(speculate)
     cases = _cases()
-    passes = on_ranks(_all, speculate, cases)[0]
+    on_ranks(_all, speculate, cases)
     new = sum(new for _, new, _ in cases)
     return f"{new} likeliest greys in fewer passes, and no refused guess stays in the past."
