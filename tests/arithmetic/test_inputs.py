@@ -30,6 +30,7 @@ def test_a_bad_value_is_refused_with_what_is_allowed(call, sentence):
 
 def test_a_good_value_comes_back():
     assert inputs.whole("stages", 3) == 3
+    assert [inputs.whole("zero_stage", stage, 0, 3) for stage in (0, 3)] == [0, 3]
     assert inputs.quantity("nbytes", 0) == 0
     assert inputs.quantity("seconds", 1e-6, positive=True) == 1e-6
     assert inputs.one_of("unit", "a", ("a", "b")) == "a"

@@ -24,7 +24,7 @@ PAGE = """<html><body><nav>chrome</nav><article class="bd-article"><section id="
 <img src="../_images/x.png" alt="x">
 <span class="katex"><span class="katex-mathml"><math><annotation>\\alpha</annotation></math></span>
 <span class="katex-html" aria-hidden="true">α</span></span>
-<figure class="ar-explorer"><form><div class="ar-control"><label for="n">ranks</label>
+<figure class="ar-explorer" aria-labelledby="title"><form><div class="ar-control"><label for="n">ranks</label>
 <input type="range" id="n" value="4"><output for="n">4</output></div>
 <div class="ar-control"><label for="how">how</label><select id="how"><option>ring</option>
 <option selected>tree</option></select></div>
@@ -72,6 +72,10 @@ def test_only_what_a_reader_of_paper_can_use_is_left(printed):
         assert gone not in printed.html
     assert '<details open=""><summary>Hint' in printed.html
     assert 'aria-label="\\alpha"' in printed.html
+
+
+def test_an_explorers_label_does_not_stand_for_what_the_figure_holds(printed):
+    assert '<figure class="ar-explorer">' in printed.html
 
 
 def test_an_explorer_says_its_settings_in_words(printed):

@@ -65,3 +65,20 @@ def test_a_moment_counts_the_buckets_that_are_full_and_averaged(moment):
     full, done = (sum(each <= at for each in times) for times in (now.filled, now.ends))
     assert (f"{full} are full and {done} averaged." in shown["text"]) == (moment > 0)
     assert shown["steps"] == 49
+
+
+def test_the_insight_knows_which_size_exposes_the_least():
+    caps = [cap for cap, _ in buckets.CAPS]
+    best = [cap for cap in caps if draw(bucket=cap)["insight"].startswith("No other size exposes less")]
+
+    def seconds_exposed(cap):
+        given = settings(buckets.CONTROLS, {"bucket": cap})
+        sizes = [given["gradient"]] * given["layers"]
+        held = memory.ddp_buckets(sizes, MIB if given["small_first"] else cap, cap)
+        link = given["latency"] * 1e-6, 1 / given["bandwidth"]
+        job = given["backward"] / 1000, held, given["world_size"], *link, given["algorithm"]
+        return collectives.bucketed_backward(sizes, *job).exposed
+
+    least = min(map(seconds_exposed, caps))
+    assert best == [cap for cap in caps if seconds_exposed(cap) <= least * 1.0001]
+    assert 0 < len(best) < len(caps)
