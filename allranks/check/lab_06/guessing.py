@@ -137,7 +137,6 @@ def _tried(answer, tokens, new, kinds):
         f"{model.passes} passes for {new} tokens, and {most} are enough: {why}. "
         "It writes the guesses before the first wrong one, and one token of the model's own.",
     )
-    return model.passes
 
 
 def _judge_tokens(found, right, known):
@@ -155,7 +154,8 @@ def _judge_tokens(found, right, known):
 
 def _all(answer, cases):
     with torch.no_grad():
-        return [_tried(answer, *case) for case in cases]
+        for case in cases:
+            _tried(answer, *case)
 
 
 def _cases():
