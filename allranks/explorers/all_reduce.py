@@ -21,6 +21,7 @@ from ..collectives import (
 )
 from .all_reduce_grid import Grid, lanes
 from .controls import Choice, Integer, Scale, Steps, decades
+from .handles import handle, handles_over, playhead
 from .svg import WIDE, line, mark, marks_over, number, path, picture, text
 from .words import figures, scaled, seconds
 
@@ -96,6 +97,13 @@ def draw(width, *, algorithm, beside, world_size, nbytes, ranks_per_node, step, 
         "text": words,
         "marks": marks_over(
             width, bottom, touched(width, bottom, both, links) + grid.rounds(step, len(rounds))
+        ),
+        "handles": handles_over(
+            width,
+            bottom,
+            grid.travelling(rounds, step),
+            playhead(width, "step", "rounds", grid.left, width - 12, len(rounds) + 1, step, 48, heading[0]),
+            size_hand(width, bottom, nbytes),
         ),
         "result": result(algorithm, nbytes, links),
         "insight": insight(both, nbytes, links),
@@ -208,6 +216,16 @@ def touched(width, bottom, both, links):
         x, across = left + wide + 4, 40 + 6.8 * len(NAMED[both[1]])
         marks.append(mark(x, y - 30, min(across, width - x), 24, swapped, words))
     return marks
+
+
+def size_hand(width, bottom, nbytes):
+    """A grip on the line of the message's size."""
+    left, right, y = 54, 8, bottom - 218
+    scale = (width - left - right) / (LARGEST - SMALLEST)
+    sizes = next(control.options for control in CONTROLS if control.name == "nbytes")
+    places = [(size, left + (math.log10(size) - SMALLEST) * scale) for size, _ in sizes]
+    words = memory_words(nbytes)
+    return handle(width, "nbytes", "size of the message", "x", places, nbytes, y + 190, words, (y, y + 190))
 
 
 def vertical(width, x, top, high, words, at, stroke, dash, side="start"):

@@ -3,6 +3,7 @@
 A row for each rank and a column for each chunk; left of each column runs a lane for the arrows.
 """
 
+from .handles import moving
 from .svg import WIDE, mark, number, path, text
 
 
@@ -22,7 +23,7 @@ class Grid:
 
     def __init__(self, width, ranks, chunks, arrows):
         self.wide, self.p, self.chunks = width == WIDE, ranks, chunks
-        self.left, self.top = (54 if self.wide else 34), 62
+        self.left, self.top = (54 if self.wide else 34), 72
         self.row = 34 if ranks <= 8 else 26
         self.column = (width - self.left) / chunks
         self.lane = 14 * arrows if chunks == 1 else max(7, min(20, self.column * 0.28))
@@ -97,6 +98,18 @@ class Grid:
             path("".join(lines), "comm", 1.5),
             path("".join(heads), None, fill="comm"),
         ]
+
+    def travelling(self, rounds, step):
+        """The messages of this round where they have come, and those of the next where they leave from."""
+        things = []
+        for turn in (step - 1, step):
+            for move in rounds[turn].moves if 0 <= turn < len(rounds) else ():
+                rank = move.target if turn < step else move.source
+                x = self.left + move.first * self.column + self.lane
+                wide = (move.last - move.first - 1) * self.column + self.body
+                key = f"{turn}-{move.source}-{move.target}-{move.first}"
+                things.append(moving(key, x, self.top + rank * self.row, wide, self.row - 4))
+        return things
 
     def rounds(self, step, many):
         """The ranks as places: a click plays the next round."""

@@ -7,6 +7,7 @@ after another. Below, what stays exposed with other bucket sizes. Buckets are th
 from ..collectives import bucketed_backward
 from ..memory import ddp_buckets
 from .controls import Choice, Integer, Scale, Steps, Toggle, decades, powers_of_two
+from .handles import handle, handles_over
 from .svg import WIDE, block, hatches, line, mark, marks_over, number, path, picture, rectangle, text
 from .words import figures, percent, scaled, seconds
 
@@ -59,6 +60,9 @@ def draw(width, *, layers, bucket, moment, **job):
         "svg": picture(width, 400, marks),
         "text": said(sizes, buckets, now, others, until, job["world_size"]),
         "marks": marks_over(width, 400, touch),
+        "handles": handles_over(
+            width, 400, edge_of(width, sizes, bucket, job), clock_hand(width, now, moment)
+        ),
         "result": (seconds(now.exposed), f"exposed: {percent(now.exposed / now.end, 0)} of the step's time"),
         "insight": insight(bucket, now, others),
         "steps": MOMENTS + 1,
@@ -98,6 +102,36 @@ def filled_and_sent(width, buckets, now):
         ):
             marks.append(mark(x, y, max(wide - 1, 2), ROW, f"moment={moment}", words, f"b{turn}"))
     return marks
+
+
+def edge_of(width, sizes, bucket, job):
+    """A grip on the end of the first bucket that has the size which is set."""
+    places = []
+    for cap, _ in CAPS:
+        buckets, then = overlap(sizes, cap, job)
+        turn = min(1 if job["small_first"] else 0, len(buckets) - 1)
+        places.append((cap, LEFT + then.filled[turn] * (width - LEFT - RIGHT) / then.end))
+    words, middle = dict(CAPS)[bucket], BUCKETS + ROW / 2
+    return handle(
+        width,
+        "bucket",
+        "edge of a bucket: its size",
+        "x",
+        places,
+        bucket,
+        middle,
+        words,
+        (BUCKETS, BUCKETS + ROW),
+    )
+
+
+def clock_hand(width, now, moment):
+    """A grip on the clock, at the moment that is shown; at its end, where all is shown."""
+    room, y = (width - LEFT - RIGHT) / MOMENTS, NETWORK + ROW + 8
+    places = [(at, LEFT + room * at) for at in range(1, MOMENTS + 1)] + [(0, LEFT + room * MOMENTS)]
+    line = (BACKWARD - 4, y) if moment else None
+    words = f"after {seconds(now.end * moment / MOMENTS)}" if moment else "all of the step"
+    return handle(width, "moment", "moment on the clock", "x", places, moment, y, words, line)
 
 
 def sizes_of(width, top, others):

@@ -15,6 +15,7 @@ from ..attention import (
     spans,
 )
 from .controls import Choice, Integer, Scale, Steps, Toggle, powers_of_two
+from .handles import handle, handles_over
 from .svg import WIDE, line, mark, marks_over, number, path, picture, rectangle, text
 from .words import figures, fixed, percent, scaled
 
@@ -53,6 +54,7 @@ def draw(width, *, split, causal, context_parallel, sequence, kv_heads, head_wid
         marks += aside(0, top + 34, width, setting, hop)
         top += 34 + 12 + 24 * p
     touch += hop_places(width, top + 42, hops, hop)
+    held = (boundary(width, setting), hop_hand(width, top + 42, hops, step))
     drawn, bottom = clock(width, top + 42, hops, hop)
     sent = hop_bytes(sequence, p, kv_heads, head_width)
     carried = ring_bytes(sequence, p, kv_heads, head_width)
@@ -63,6 +65,7 @@ def draw(width, *, split, causal, context_parallel, sequence, kv_heads, head_wid
         "svg": picture(width, bottom + 38, marks, drawn),
         "text": said(setting, hop, sent, carried),
         "marks": marks_over(width, bottom + 38, touch),
+        "handles": handles_over(width, bottom + 38, held),
         "result": (percent(ring_efficiency(*setting)), "of the time the ranks work, if each hop waits"),
         "insight": insight(setting),
         "steps": p + 1,
@@ -171,6 +174,44 @@ def hop_places(width, top, hops, hop):
         marks.append(mark(x, top + 8, wide - 1, 18 + p * row, sets, words, f"h{index}"))
         start += max(pairs)
     return marks
+
+
+def boundary(width, setting):
+    """A grip where the first part of rank 0 ends: with more ranks it ends earlier."""
+    sequence, p, split, _ = setting
+    side, halves = 360 if width == WIDE else 300, 1 if split == "contiguous" else 2
+    places = [(ranks, LEFT + side / (halves * ranks)) for ranks in (1, 2, 4, 8)]
+    words = f"{tokens_of(sequence // (halves * p))}, {p} rank{'s' if p > 1 else ''}"
+    label = "end of rank 0's part of the tokens"
+    return handle(width, "context_parallel", label, "x", places, p, 31, words, (22, 40 + side))
+
+
+def tokens_of(count):
+    """A number of tokens, which need not be a whole Ki."""
+    return f"{count:,} tokens"
+
+
+def hop_hand(width, top, hops, step):
+    """A grip on the clock of the ring, at the end of the hop that is shown; at its end, where all are."""
+    end, start, room, places = sum(max(each) for each in hops), 0, width - LEFT - 4, []
+    row = 26 if len(hops) <= 4 else 20
+    for index, pairs in enumerate(hops):
+        places.append((index + 1, LEFT + room * (start + max(pairs) / 2) / end))
+        start += max(pairs)
+    places.append((0, LEFT + room))
+    words = f"hop {step - 1}" if step else "all hops"
+    bottom = top + 26 + len(hops) * row
+    return handle(
+        width,
+        "step",
+        "hop on the clock",
+        "x",
+        places,
+        step,
+        bottom,
+        words,
+        (top + 22, bottom) if step else None,
+    )
 
 
 def aside(x, y, width, setting, hop):

@@ -19,6 +19,7 @@ from ..experts import (
     route_ranks,
 )
 from .controls import Integer, Scale, powers_of_two
+from .handles import handle, handles_over, spread
 from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
 from .words import figures, fixed, percent, scaled
 
@@ -52,6 +53,7 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
     drawn, top = buffers(width, top + 34, dispatches, capacity)
     marks += drawn
     touch += worked_on(width, top + 34, dispatches, capacity)
+    held = room_line(width, top + 34, dispatches, (tokens, experts, top_k), factor)
     drawn, bottom = loads(width, top + 34, dispatches, capacity)
     marks += drawn
     size = f"{scaled(sent, 'B')} a rank"
@@ -75,6 +77,7 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
         "svg": picture(width, bottom + 54, marks),
         "text": words,
         "marks": marks_over(width, bottom + 54, touch),
+        "handles": handles_over(width, bottom + 54, held),
         "result": (percent(drops / (ranks * tokens * top_k)), "of the tokens' choices are dropped"),
         "insight": insight(drops, lost, full, ranks),
         "idle": ["looked_at"] if ranks == 1 else [],
@@ -188,6 +191,20 @@ def worked_on(width, top, dispatches, capacity):
         x, lights = LEFT + expert * cell, f"e{expert}"
         marks.append(mark(x, top + 24, cell - 3, 115, f"looked_at={owner}", words, lights))
     return marks
+
+
+def room_line(width, top, dispatches, routing, factor):
+    """A grip on the line of the room that experts have: it sets the capacity factor."""
+    ranks, high = len(dispatches), 96
+    wanted = [sum(each.wanted[expert] for each in dispatches) for expert in range(routing[1])]
+    rooms = [(each, expert_capacity(*routing, each) * ranks) for each, _ in FACTORS]
+    room = dict(rooms)[factor]
+    scale = (high - 16) / max(max(wanted), room)
+    heights = spread([(each, some * scale) for each, some in rooms], high, 14)
+    places = [(figures(each), top + 24 + high - tall) for each, tall in heights]
+    words = f"factor {figures(factor)}: room for {room} tokens"
+    label = "room of each expert: capacity factor"
+    return handle(width, "factor", label, "y", places, figures(factor), width - 14, words, (LEFT, width - 3))
 
 
 def loads(width, top, dispatches, capacity):

@@ -13,6 +13,7 @@ from ..memory.training import stage_layers, training_bytes
 from ..transformer import PRESETS, decoder, megatron, parameters
 from ..transformer.sizes import Transformer
 from .controls import Choice, Integer, Scale, Toggle, powers_of_two
+from .handles import handle, handles_over, spread
 from .svg import WIDE, block, line, mark, marks_over, picture, rectangle, text
 from .words import counted, percent, scaled
 
@@ -80,6 +81,7 @@ def draw(width, *, model, layers, hidden, sequence, device, **layout):
         "svg": picture(width, top + 22 * (len(PARTS) + 2), marks),
         "text": said(model, shape, layout, rows, memory, named),
         "marks": marks_over(width, top + 22 * (len(PARTS) + 2), touch),
+        "handles": handles_over(width, top + 22 * (len(PARTS) + 2), line_of(width, rows, device)),
         "result": result(rows[0][1], memory, named),
         "insight": insight(rows[0][1]),
         "idle": idle,
@@ -207,6 +209,18 @@ def touched(rows, memory, bottom, width, layout):
                 marks.append(mark(x, 68 + 84 * bar, wide, 24, sets, words, letter))
         marks.append(mark(0, bottom + 22 + 22 * index, width, 21, sets, words, letter))
     return marks
+
+
+def line_of(width, rows, device):
+    """A grip on the line of the device's memory; devices beyond the picture stand at its edge."""
+    memory, named = ACCELERATORS[device].memory, dict(DEVICES)[device]
+    by_size = sorted((each.memory, turn, name) for turn, (name, each) in enumerate(ACCELERATORS.items()))
+    scale = width / (1.03 * max(max(sum(parts) for _, parts in rows if parts), memory))
+    places = spread(
+        [(name, size * scale) for size, _, name in by_size], width - 2, 12 if width == WIDE else 7
+    )
+    words = f"{named}: {'fits' if sum(rows[0][1]) <= memory else 'does not fit'}"
+    return handle(width, "device", "memory of the device", "x", places, device, 80, words, (63, 97))
 
 
 def table(rows, top, width):

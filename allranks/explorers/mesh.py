@@ -9,6 +9,7 @@ from ..topology.experts import expert_mesh, place_experts, shared_parameters
 from ..topology.placement import Level, coordinates, groups, place
 from ..transformer import PRESETS
 from .controls import Choice, Scale, Steps, powers_of_two
+from .handles import handle, handles_over
 from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
 from .words import percent, scaled, seconds
 
@@ -99,6 +100,7 @@ def draw(width, *, axis, order, ep, model, microbatches, links, rank, **sizes):
         ),
         "text": said(world, nodes, order, heading, mine, rows),
         "marks": marks_over(width, bottom, touch),
+        "handles": handles_over(width, bottom, group_edge(width, world, order, sizes)),
         "result": (seconds(sum(each.seconds for _, each, _ in rows)), "of messages a step, if none overlap"),
         "insight": insight(rows),
         "steps": world,
@@ -162,6 +164,17 @@ def ranks_of(width, number, axis):
         words = f"rank {rank}, {axis} group {group}: show its groups"
         marks.append(mark(x, y, pitch - 2, high, f"rank={rank}", words, f"g{group}"))
     return marks
+
+
+def group_edge(width, world, order, sizes):
+    """A grip on the edge of the first tensor-parallel group, while its ranks stand side by side."""
+    x, y, pitch, high = place_of(width, world, 0)
+    if order.split()[0] != "tp":
+        return ""
+    most = MOST // (world // sizes["tp"])
+    places = [(tp, x + tp * pitch - 1) for tp in (1, 2, 4, 8) if tp <= most]
+    words, label = f"tp = {sizes['tp']}", "edge of a tensor-parallel group"
+    return handle(width, "tp", label, "x", places, sizes["tp"], y + high / 2, words, (y - 4, y + high + 4))
 
 
 def axes_of(width, top, rows, axis):

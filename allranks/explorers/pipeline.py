@@ -7,6 +7,7 @@ split shows both. What is not filled is the bubble. Times and peaks are those of
 from ..schedules import SCHEDULES
 from ..simulate import simulate
 from .controls import Choice, Integer, Scale, Steps
+from .handles import handle, handles_over
 from .svg import WIDE, bars, hatches, legend, line, mark, marks_over, number, picture, rectangle, text
 from .words import figures, fixed, percent
 
@@ -45,6 +46,7 @@ CONTROLS = (
 )
 MOST_MOMENTS, MOST_MARKS = 240, 24
 LEFT, RIGHT = 54, 62
+WORK = ("forward", "input_grad", "weight_grad")
 
 
 def draw(width, *, schedule, beside, stages, microbatches, chunks, memory_limit, moment, **durations):
@@ -78,6 +80,12 @@ def draw(width, *, schedule, beside, stages, microbatches, chunks, memory_limit,
         "svg": picture(width, top + 10 + height, marks, drawn),
         "text": " ".join(words),
         "marks": marks_over(width, top + 10 + height, touch),
+        "handles": handles_over(
+            width,
+            top + 10 + height,
+            bubble_edge(width, timelines[0][1], end, sum(durations[each] for each in WORK)),
+            clock_hand(width, top - 26, end, steps, moment),
+        ),
         "result": (percent(timelines[0][1].bubble_of_total), "of the step is bubble"),
         "insight": insight(timelines, durations),
         "steps": steps + 1,
@@ -98,6 +106,36 @@ def moments(bottom, width, end, steps, moment):
         )
         made.append(mark(x, 24, wide, bottom - 50, f"moment={sets}", words))
     return made
+
+
+def bubble_edge(width, timeline, end, work):
+    """A grip where the longest wait at the start ends: more micro-batches make it a smaller part of the step.
+
+    work: what one micro-batch takes on a rank.
+    """
+    firsts = [starts[0] for starts in timeline.starts]
+    first, now = max(firsts), timeline.schedule.microbatches
+    if not first:
+        return ""
+    rank, room = firsts.index(first), (width - LEFT - RIGHT) * first
+    places = [(m, LEFT + room / (end + (m - now) * work)) for m in range(1, 65) if end + (m - now) * work > 0]
+    row = row_of(timeline.schedule.stages)
+    middle = 24 + (rank + 0.5) * row - 1
+    words = f"{many(now, 'micro-batch')}, {percent(timeline.bubble_of_total)} bubble"
+    label = "edge of the bubble: micro-batches"
+    return handle(
+        width, "microbatches", label, "x", places, now, middle, words, (24, 24 + (rank + 1) * row - 2)
+    )
+
+
+def clock_hand(width, y, end, steps, moment):
+    """A grip on the clock, at the moment that is shown; at the end, where all is shown."""
+    moment = min(moment, steps)
+    room = (width - LEFT - RIGHT) / steps
+    places = [(at, LEFT + room * at) for at in range(1, steps + 1)] + [(0, LEFT + room * steps)]
+    line = (24, y) if moment else None
+    words = f"after {figures(end * moment / steps)}" if moment else "all of the step"
+    return handle(width, "moment", "moment on the clock", "x", places, moment, y, words, line)
 
 
 def names_of(timelines, width):

@@ -19,7 +19,8 @@ from ..precision import (
     spacing,
 )
 from .controls import Choice, Integer, Scale
-from .precision_histogram import binades, gradients, places, power, raised, share
+from .handles import handle, handles_over
+from .precision_histogram import binades, gradients, hand_on, places, power, raised, share
 from .svg import (
     WIDE,
     block,
@@ -73,6 +74,7 @@ def draw(width, *, dtype, x, middle, spread, scale):
     """The picture, from the bits of all formats down to the histogram."""
     name, hatch = WORDS.get(dtype, dtype), f"precision-{width}"
     marks, top = layouts(width, dtype)
+    held = [hand_on_range(width, x, top)]
     touch = formats(width, top)
     drawn, top = ranges(width, dtype, x, top, hatch)
     marks += drawn
@@ -86,6 +88,7 @@ def draw(width, *, dtype, x, middle, spread, scale):
         drawn, top = gradients(width, dtype, top, hatch, label, middle + k, spread, what)
         marks += drawn
         touch += places(width, dtype, top, middle, spread, label != "as they are")
+        held.append(hand_on(width, top, middle, scale, label != "as they are"))
     marks += binades(width, top)
     entries = (
         ("alarm", "rounded to 0", False),
@@ -106,6 +109,7 @@ def draw(width, *, dtype, x, middle, spread, scale):
         "svg": picture(width, top + 40 + height, hatches(hatch), marks, drawn),
         "text": words,
         "marks": marks_over(width, top + 40 + height, touch),
+        "handles": handles_over(width, top + 40 + height, held),
         "result": (share(kept(scaled)), f"of the gradients keep all their bits, times {power(scale)}"),
         "insight": insight(name, plain, scaled, scale),
     }
@@ -201,10 +205,26 @@ def layouts(width, dtype):
     return marks, 24 + 26 * len(FORMATS)
 
 
+def range_axis(width, below):
+    """Where the ranges stand: (left, top, height of a row, pixels of the axis)."""
+    left, top, row = (400, 24, 26) if width == WIDE else (LEFT, below + 34, 22)
+    return left, top, row, width - left - 4
+
+
+def hand_on_range(width, x, below):
+    """A grip on the line of `x` across the ranges."""
+    left, top, row, size = range_axis(width, below)
+    at = [left + (math.log2(value) - RANGE_LOW) / (RANGE_HIGH - RANGE_LOW) * size for value, _ in VALUES]
+    places = [(address(value), place) for (value, _), place in zip(VALUES, at)]
+    end = top + row * len(FORMATS) - 2
+    words = f"x = {said(x)}"
+    return handle(width, "x", "a value x", "x", places, address(x), end - 9, words, (top - 4, end))
+
+
 def ranges(width, dtype, x, below, mark):
     """The range of each format: beside its bits where there is room, else below them."""
-    left, top, row = (400, 24, 26) if width == WIDE else (LEFT, below + 34, 22)
-    size, bottom = width - left - 4, top + row * len(FORMATS)
+    left, top, row, size = range_axis(width, below)
+    bottom = top + row * len(FORMATS)
 
     def at(k):
         return left + (k - RANGE_LOW) / (RANGE_HIGH - RANGE_LOW) * size

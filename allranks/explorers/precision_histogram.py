@@ -3,6 +3,7 @@
 import math
 
 from ..precision import histogram, largest, lost, smallest, smallest_normal
+from .handles import handle
 from .svg import WIDE, block, line, mark, text
 from .words import percent
 
@@ -64,6 +65,18 @@ def places(width, dtype, base, middle, spread, scaled):
         words += f": {share(what.zero)} round to 0, {share(what.overflow)} too large"
         marks.append(mark((k - LOW - apart / 2) * unit, base - 62, apart * unit, 62, sets, words))
     return marks
+
+
+def hand_on(width, base, middle, scale, scaled):
+    """A grip in the middle of a histogram, which moves the gradients; of the `scaled` one, the scale."""
+    unit = width / (HIGH - LOW)
+    if scaled:
+        places = [(k, (middle + k - LOW) * unit) for k in range(25)]
+        words = f"times {power(scale)}"
+        return handle(width, "scale", "loss scale", "x", places, scale, base - 9, words, (base - 62, base))
+    places = [(k, (k - LOW) * unit) for k in range(-40, 1)]
+    words = f"around {power(middle)}"
+    return handle(width, "middle", "gradients", "x", places, middle, base - 9, words, (base - 62, base))
 
 
 def binades(width, top):

@@ -8,6 +8,7 @@ from ..hardware import ACCELERATORS
 from ..memory.phases import zero_phases
 from ..memory.states import RECIPES
 from .controls import Choice, Integer, Scale, Steps, powers_of_two
+from .handles import handles_over, playhead
 from .svg import WIDE, block, hatches, line, mark, marks_over, picture, rectangle, text
 from .words import counted, figures, percent, scaled
 from .zero_slices import STATES, cell, passing
@@ -52,7 +53,7 @@ TOLD = {
     "update": ("update", "each rank updates what is outlined: its optimizer's part"),
     "after": ("after the step", "gradients are dropped; all is as before, one step on"),
 }
-LEFT, TOP, ROW = 60, 84, 26
+LEFT, TOP, ROW = 60, 90, 26
 
 
 def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
@@ -106,6 +107,11 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
             width,
             bottom + 178,
             touched(columns, now, stage, step, len(phases), bottom, width, weights == "device"),
+        ),
+        "handles": handles_over(
+            width,
+            bottom + 178,
+            playhead(width, "phase", "phase", LEFT, width - 12, len(phases), step, 48, f"{step}, {told}"),
         ),
         "result": (size(fullest), "on each rank's device at its fullest"),
         "insight": insight(stage, ranks, fullest, sent, plain),

@@ -183,7 +183,7 @@
       }
       if (!figure.classList.contains("ar-live")) performance.mark("ar-live");
       figure.classList.add("ar-live");
-      figure.dispatchEvent(new CustomEvent("ar-drawn"));
+      figure.dispatchEvent(new CustomEvent("ar-drawn", { detail: { picture, handles: shown.handles } }));
     }
 
     function write_words(element, said) {
@@ -269,14 +269,16 @@
 
     const names = (mark) => (mark?.dataset.light ?? "").split(" ").filter(Boolean);
 
+    const LIVE = ".ar-marks > *, .ar-handle";
+
     /** Show what a mark says above it, or below where there is no room; no mark: show nothing. */
     function tell(picture, mark) {
       const chip = picture.querySelector(".ar-chip") ?? picture.appendChild(Object.assign(document.createElement("div"), { className: "ar-chip" }));
       chip.setAttribute("aria-hidden", "true"); // a voice has the mark's own name
-      chip.textContent = mark?.getAttribute("aria-label") ?? "";
+      chip.textContent = ["aria-label", "aria-valuetext"].map((part) => mark?.getAttribute(part)).filter(Boolean).join(": ");
       chip.hidden = !mark;
       if (!mark) return;
-      const [inside, at] = [picture.getBoundingClientRect(), mark.getBoundingClientRect()];
+      const [inside, at] = [picture, mark.querySelector(".ar-grip") ?? mark].map((one) => one.getBoundingClientRect());
       const middle = at.left - inside.left + (at.width - chip.offsetWidth) / 2;
       const above = at.top - inside.top - chip.offsetHeight - 6;
       chip.style.left = `${Math.max(0, Math.min(middle, inside.width - chip.offsetWidth))}px`;
@@ -284,13 +286,18 @@
     }
 
     function light({ target, type }) {
-      const mark = type === "pointerout" || type === "focusout" ? null : target.closest(".ar-marks > *");
+      const mark = type === "pointerout" || type === "focusout" ? null : target.closest(LIVE);
       const shared = names(mark);
       for (const one of figure.querySelectorAll(".ar-marks > *")) {
         one.classList.toggle("ar-lit", one === mark || names(one).some((name) => shared.includes(name)));
       }
       tell(target.closest(".ar-picture"), mark);
     }
+
+    figure.addEventListener("ar-drawn", () => {
+      const grip = figure.querySelector(".ar-handle:focus"); // it has moved, and its words have changed
+      if (grip) tell(grip.closest(".ar-picture"), grip);
+    });
 
     function press(mark) {
       if (!mark.dataset.set) return;
@@ -371,6 +378,11 @@
       play: toggle,
     };
 
+    figure.addEventListener("ar-hand", ({ detail }) => {
+      stop();
+      set(parse(detail.sets));
+      if (detail.done) remember();
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", ({ target }) => { say(target); stop(); set({ [target.name]: read(target) }); });
     form.addEventListener("change", remember);

@@ -13,7 +13,9 @@
     const above = (element) => element.getBoundingClientRect().top;
     const hidden = () => Math.max(0, picture.getBoundingClientRect().bottom - above(control));
 
-    picture.addEventListener("click", () => { control = null; }); // a touched mark is in sight itself
+    for (const hand of ["pointerdown", "keydown"]) { // a touched mark or grip is in sight itself
+      picture.addEventListener(hand, () => { control = null; });
+    }
     for (const touch of ["input", "click"]) {
       form.addEventListener(touch, ({ target }) => { control = target.closest(".ar-control"); }, { capture: true });
     }

@@ -6,7 +6,7 @@ import gzip
 from urllib.parse import quote
 
 import pytest
-from allranks_book.explorers import figure_html
+from allranks_book.explorers import SCRIPTS, figure_html
 
 from allranks import explorers
 from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
@@ -35,9 +35,10 @@ def page_of(name, root, given=None):
     sheets = "".join(
         f'<link rel="stylesheet" href="{static}/{each}.css">' for each in ("palette", "explorers")
     )
+    scripts = "".join(f'<script defer src="{static}/{each}"></script>' for each in SCRIPTS)
     return (
         f'<!doctype html><html lang="en" data-theme="light" data-content_root="{root}/"><title>One</title>'
-        f'{sheets}<script defer src="{static}/explorers.js"></script><main><h1>One</h1>'
+        f'<meta name="viewport" content="width=device-width">{sheets}{scripts}<main><h1>One</h1>'
         f"{figure_html(name, given or {}, shown['svg'])}</main>"
     )
 
@@ -293,7 +294,7 @@ def test_the_interpreter_is_asked_for_once_and_only_when_needed(address, open_pa
 
 @pytest.mark.parametrize("name", explorers.NAMES)
 def test_what_an_explorer_adds_to_a_page_is_light(name, site):
-    parts = ["explorers_phone.js", "explorers.js", "explorers.css", "explorers/python.js"]
+    parts = [*SCRIPTS, "explorers.css", "explorers/python.js"]
     parts.append(f"explorers/{name}.js")
     total = sum(len(gzip.compress((site / "_static" / part).read_bytes(), 9)) for part in parts)
     assert total <= 260_000, f"{total} bytes"

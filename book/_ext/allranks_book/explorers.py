@@ -27,7 +27,7 @@ from allranks_book.wasm_memory import capped
 
 SVG = "image/svg+xml"
 INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
-SCRIPTS = ("explorers_phone.js", "explorers.js")  # the first listens to what the second does
+SCRIPTS = ("explorers_phone.js", "explorers_handles.js", "explorers.js")  # the first listen to the last
 MEMORY = 128 * 2**20  # bytes that Python in a page may use
 
 
@@ -78,7 +78,8 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     }
     steps = [{"settings": state, "words": step.words} for step, state in story]
     marks = {"wide": shown.get("marks", ""), "narrow": narrow.get("marks", "")}
-    stored = {"start": chosen, "values": values, "story": steps, "marks": marks}
+    held = {"wide": shown.get("handles", ""), "narrow": narrow.get("handles", "")}
+    stored = {"start": chosen, "values": values, "story": steps, "marks": marks, "handles": held}
     stored = json.dumps(stored, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<figure class="ar-explorer" id="explorer-{name}" data-explorer="{name}"'
