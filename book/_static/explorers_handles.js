@@ -14,6 +14,7 @@
       lay(picture, over);
       picture.addEventListener("pointerdown", take);
       picture.addEventListener("pointermove", move);
+      picture.addEventListener("touchmove", keep, { passive: false });
       picture.addEventListener("pointerup", leave);
       picture.addEventListener("pointercancel", cancel);
       picture.addEventListener("focusin", ({ target }) => { if (grip(target)) before = [target, place(target)]; });
@@ -43,7 +44,7 @@
       const one = grip(event.target);
       if (!one || drag || event.button || !event.isPrimary) return;
       const [way, first] = [stops(one).map((stop) => Number(stop[1])), place(one)];
-      drag = { one, way, first, off: along(one, event) - way[first], pointer: event.pointerId };
+      drag = { one, way, first, off: along(one, event) - way[first], pointer: event.pointerId, from: event };
       event.currentTarget.setPointerCapture(event.pointerId);
       one.focus({ preventScroll: true });
       figure.classList.add("ar-dragged");
@@ -55,6 +56,15 @@
       const at = along(drag.one, event) - drag.off;
       const near = drag.way.reduce((best, stop, i) => (Math.abs(stop - at) < Math.abs(drag.way[best] - at) ? i : best), place(drag.one));
       if (near !== place(drag.one)) put(drag.one, near);
+    }
+
+    /** A finger that sets out along the axis drags, and the page does not scroll; across it, it scrolls. */
+    function keep(event) {
+      if (!drag) return;
+      const [{ clientX, clientY }, { from, one }] = [event.touches[0], drag];
+      const [along, across] = [Math.abs(clientX - from.clientX), Math.abs(clientY - from.clientY)];
+      drag.ours ??= one.dataset.axis === "x" ? along >= across : across >= along;
+      if (drag.ours && event.cancelable) event.preventDefault();
     }
 
     function leave() {
@@ -72,7 +82,7 @@
       const { one, first } = drag;
       drag = null;
       figure.classList.remove("ar-dragged");
-      put(one, first, true);
+      if (place(one) !== first || Number(one.getAttribute("aria-valuenow")) !== first) put(one, first, true);
     }
 
     function key(event) {
@@ -106,7 +116,10 @@
       if (!same) { old.append(one); continue; }
       const goes = same.style.transform !== one.style.transform;
       for (const { name, value } of one.attributes) if (same.getAttribute(name) !== value) same.setAttribute(name, value);
-      if (same.innerHTML !== one.innerHTML) same.innerHTML = one.innerHTML;
+      const [kept, ...others] = same.children;
+      others.forEach((part) => part.remove()); // but the part that a finger may be on: a touch ends with its target
+      if (kept?.matches(".ar-reach")) same.append(...[...one.children].slice(1));
+      else same.innerHTML = one.innerHTML;
       delete same.dataset.place;
       if (goes && same.matches(".ar-moving")) fly(same);
     }

@@ -213,7 +213,7 @@ def test_what_moves_between_two_states_is_drawn_on_its_way_unless_motion_is_unwe
     assert page.evaluate(ways) == 0
     page.emulate_media(reduced_motion="no-preference")
     place = "one => one.getBoundingClientRect().top"
-    thing = page.locator('.ar-wide .ar-moving[data-id="4-1-2-5"]')
+    thing = page.locator('.ar-wide .ar-moving[data-id="4-3-4-6"]')
     first = thing.evaluate(place)
     after(page, step.click)
     assert page.evaluate(ways) >= 8, "each of the eight messages is on its way"
