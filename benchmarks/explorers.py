@@ -1,10 +1,12 @@
 """How fast does an explorer answer in a page? In Chromium, beside the same chart as a Plotly figure.
 
     python benchmarks/explorers.py --times 15
+    python benchmarks/explorers.py --starts 7 --beside ../old/_build/html    # in turns with another build
 
-Needs a built book (`make book`). "needed to live": from the moment the figure nears the viewport to its first
-answer, everything loaded and started. "change to painted": from a control's event to the frame after the new
-picture. The Plotly figure gets its bars ready-made (no simulation); the two take turns.
+Needs a built book (`make book`). "needed to live": from the first hand on the figure to its first answer,
+everything loaded and started. "first change": the same for a reader who rested at the figure before. "change
+to painted": from a control's event to the frame after the new picture. The Plotly figure gets its bars
+ready-made (no simulation); the two take turns.
 """
 
 import argparse
@@ -20,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-from allranks_book.explorers import figure_html  # noqa: E402
+from allranks_book.explorers import SCRIPTS, figure_html  # noqa: E402
 
 from allranks import explorers, schedules, simulate  # noqa: E402
 
@@ -47,14 +49,17 @@ REACT = """([traces, shift]) => new Promise((resolve) => {
 })"""
 
 
-def page(body, scripts):
-    static = f"{SITE.as_uri()}/_static"
+def page(body, scripts, site=SITE):
+    static = f"{site.as_uri()}/_static"
+    scripts = [
+        script for script in scripts if (site / "_static" / script).exists()
+    ]  # an older book has fewer
     loaded = "".join(f'<script defer src="{static}/{script}"></script>' for script in scripts)
     sheets = "".join(
         f'<link rel="stylesheet" href="{static}/{each}.css">' for each in ("palette", "explorers")
     )
     return (
-        f'<!doctype html><html lang="en" data-theme="light" data-content_root="{SITE.as_uri()}/">'
+        f'<!doctype html><html lang="en" data-theme="light" data-content_root="{site.as_uri()}/">'
         f"<title>One</title>{sheets}{loaded}{body}"
     )
 
@@ -74,9 +79,9 @@ def traces(stages, microbatches):
     ]
 
 
-def needed_to_live(chromium, address):
+def needed_to_live(chromium, address, rate=1):
     """Milliseconds from a hand on the controls of a fresh page to the figure's first answer."""
-    tab = chromium.new_page()
+    tab = throttled(chromium.new_page(), rate)
     tab.goto(address)
     tab.dispatch_event("figure.ar-explorer form", "pointerenter")
     tab.locator("figure.ar-live").wait_for()
@@ -85,18 +90,64 @@ def needed_to_live(chromium, address):
     return live - needed
 
 
+THROTTLED = (1, 4)  # the page's own thread; Chromium leaves its workers as fast as they are
+NAMES = ("pipeline", "all_reduce", "decode")
+
+
+def starts(chromium, folder, sites, times):
+    """Print needed to live, and the first change after a rest, of each site in turns."""
+    for name in NAMES:
+        shown, control = explorers.draw(name)["svg"], explorers.explorer(name).CONTROLS[-2].name
+        pages = {}
+        for label, site in sites.items():
+            pages[label] = folder / f"{name}-{label}.html"
+            pages[label].write_text(page(figure_html(name, {}, shown), SCRIPTS, site), encoding="utf-8")
+        for rate in THROTTLED:
+            cold, rested = ({label: [] for label in sites} for _ in range(2))
+            for _ in range(times):
+                for label, each in pages.items():
+                    cold[label].append(needed_to_live(chromium, each.as_uri(), rate))
+                    rested[label].append(first_change(chromium, each.as_uri(), rate, control))
+            for what, found in (("needed to live", cold), ("first change after a rest", rested)):
+                said = ", ".join(f"{label} {statistics.median(ms):.0f}" for label, ms in found.items())
+                print(f"{name}, {rate} × throttled, {what}, median ms: {said}", flush=True)
+
+
+def throttled(tab, rate):
+    """Slow the page down."""
+    tab.context.new_cdp_session(tab).send("Emulation.setCPUThrottlingRate", {"rate": rate})
+    return tab
+
+
+def first_change(chromium, address, rate, control):
+    """Milliseconds from the first event of a control to its picture, two seconds after a reader came."""
+    tab = throttled(chromium.new_page(), rate)
+    tab.goto(address)
+    tab.mouse.move(2, 2)
+    tab.wait_for_timeout(2000)
+    took = tab.evaluate(CHANGE, [control, 1])
+    tab.close()
+    return took
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=15)
-    times = parser.parse_args().times
+    parser.add_argument("--starts", type=int, help="only time starts, this often")
+    parser.add_argument("--beside", type=Path, help="another built book to take turns with")
+    given_words = parser.parse_args()
+    times = given_words.times
     given = {"beside": ""}
     folder = Path(tempfile.mkdtemp())
     ours, theirs = folder / "explorer.html", folder / "plotly.html"
     shown = explorers.draw("pipeline", given)["svg"]
-    ours.write_text(page(figure_html("pipeline", given, shown), ["explorers.js"]), encoding="utf-8")
+    ours.write_text(page(figure_html("pipeline", given, shown), SCRIPTS), encoding="utf-8")
     theirs.write_text(page('<div id="plot"></div>', ["vendor/plotly/plotly-basic.min.js"]), encoding="utf-8")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(**CHROMIUM)
+        if given_words.starts:
+            sites = {"before": given_words.beside.resolve()} if given_words.beside else {}
+            return starts(chromium, folder, {**sites, "now": SITE}, given_words.starts)
         live = [needed_to_live(chromium, ours.as_uri()) for _ in range(times)]
         print(f"needed to live: median {statistics.median(live):.0f} ms, worst {max(live):.0f} ms")
         explorer, plotly = chromium.new_page(), chromium.new_page()
@@ -121,7 +172,7 @@ def main():
                 f"Plotly {statistics.median(other):.0f} ({max(other):.0f}) ms"
             )
         chromium.close()
-    parts = ["explorers.js", "explorers_phone.js", "explorers.css", "explorers/python.js"]
+    parts = [*SCRIPTS, "explorers.css", "explorers/python.js"]
     for name in explorers.NAMES:
         files = [SITE / "_static" / part for part in (*parts, f"explorers/{name}.js")]
         print(

@@ -21,10 +21,10 @@
       python.runPython("import sys; sys.path.insert(0, '/')");
     };
     const add = (files) => {
-      for (const [path, source] of Object.entries(files)) {
+      for (const [path, content] of files) {
         const folders = path.split("/").slice(0, -1);
         folders.forEach((_, i) => { try { python.FS.mkdir("/" + folders.slice(0, i + 1).join("/")); } catch {} });
-        python.FS.writeFile("/" + path, source);
+        python.FS.writeFile("/" + path, content);
       }
       python.runPython("from allranks.explorers.page import answer");
     };
@@ -38,9 +38,18 @@
     };`;
 
   async function unpack(text) {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const letters = atob(text);
+    const bytes = new Uint8Array(letters.length);
+    for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
     return new Response(stream).arrayBuffer();
+  }
+
+  /** The files (path, content) of a piece that begins with a line of their paths and sizes. */
+  function apart(piece) {
+    const bytes = new Uint8Array(piece);
+    let at = bytes.indexOf(10) + 1;
+    return JSON.parse(new TextDecoder().decode(bytes.subarray(0, at))).map(([path, size]) => [path, bytes.slice(at, (at += size))]);
   }
 
   function load(source) {
@@ -71,7 +80,7 @@
     if (typeof WebAssembly === "undefined") throw new Reason("this browser does not allow WebAssembly");
     if (typeof DecompressionStream === "undefined") throw new Reason("this browser is too old for it");
     await load(`${place}/python.js`);
-    const [loader, machine] = await Promise.all([window.allRanksPython.loader, window.allRanksPython.machine].map(unpack));
+    const loader = await unpack(window.allRanksPython.loader);
     const worker = new Worker(URL.createObjectURL(new Blob([loader, "\n", WORKER], { type: "text/javascript" })));
     worker.onerror = (event) => waiting.forEach(({ reject }) => reject(new Error(event.message)));
     worker.onmessage = ({ data }) => {
@@ -80,13 +89,14 @@
       if (data.failure) reject(new Error(data.failure));
       else resolve(data.answer);
     };
+    const machine = await unpack(window.allRanksPython.machine); // while the worker reads its loader
     await tell(worker, { machine }, [machine]);
     return worker;
   }
 
   async function loadExplorer(name) {
-    const [worker] = await Promise.all([(started ??= startPython()), load(`${place}/${name}.js`)]);
-    const files = JSON.parse(new TextDecoder().decode(await unpack(window.allRanksExplorers[name])));
+    const brought = load(`${place}/${name}.js`).then(() => unpack(window.allRanksExplorers[name]));
+    const [worker, files] = await Promise.all([(started ??= startPython()), brought.then(apart)]);
     await tell(worker, { files });
     return worker;
   }
@@ -94,6 +104,28 @@
   async function ask(question) {
     const worker = await (loaded[question.explorer] ??= loadExplorer(question.explorer));
     return JSON.parse(await tell(worker, { question: JSON.stringify(question) }));
+  }
+
+  // ---- a reader ----
+
+  const idle = window.requestIdleCallback ?? ((then) => setTimeout(then, 100));
+  const REST = 500; // milliseconds at a figure that fills a third of the screen
+
+  const reader = new Promise((comes) => {
+    for (const hand of ["pointermove", "wheel", "keydown", "touchstart"]) {
+      addEventListener(hand, comes, { once: true, passive: true });
+    }
+  });
+
+  /** Calls `then` once somebody who uses this page rests at the figure, unless they want to save data. */
+  function rests(figure, then) {
+    let soon;
+    const seen = new IntersectionObserver(([{ intersectionRect }]) => {
+      clearTimeout(soon);
+      if (intersectionRect.height < innerHeight / 3) return;
+      soon = setTimeout(() => { seen.disconnect(); reader.then(() => idle(then)); }, REST);
+    }, { threshold: [0, 0.15, 0.3, 0.45, 0.6] });
+    if (!navigator.connection?.saveData) seen.observe(figure);
   }
 
   // ---- one explorer ----
@@ -387,14 +419,15 @@
     form.addEventListener("input", ({ target }) => { say(target); stop(); set({ [target.name]: read(target) }); });
     form.addEventListener("change", remember);
     for (const part of [form, story_line]) part.addEventListener("click", ({ target }) => actions[target.dataset.do]?.(target));
-    // The stored picture is complete: Python is loaded when a hand comes near the controls, and not before.
+    // The stored picture is complete: Python is loaded when a hand comes near it, or when a reader rests at it.
     const wake = () => {
       if (given_a_hand) return;
       given_a_hand = true;
       performance.mark("ar-needed");
       draw();
     };
-    for (const part of [form, story_line]) for (const hand of ["pointerenter", "focusin"]) part.addEventListener(hand, wake);
+    for (const hand of ["pointerenter", "focusin"]) for (const part of [figure, form]) part.addEventListener(hand, wake);
+    rests(figure, wake);
     addEventListener("hashchange", fromAddress);
     phone.addEventListener("change", draw);
     fromAddress();

@@ -179,6 +179,13 @@ def swipe(page, start, end):
     send("touchEnd")
 
 
+def settle(page):
+    """Wait until the page does not scroll any more."""
+    last = None
+    while last != (last := page.evaluate("scrollY")):
+        page.wait_for_timeout(250)
+
+
 @pytest.mark.parametrize("name", sorted({name for name, _ in HANDLES}))
 def test_a_finger_drags_along_the_axis_and_scrolls_across_it(name, on_a_phone):
     page = on_a_phone(name)
@@ -187,14 +194,16 @@ def test_a_finger_drags_along_the_axis_and_scrolls_across_it(name, on_a_phone):
     handle.evaluate("one => one.scrollIntoView({ block: 'center' })")
     box = handle.locator(".ar-reach").bounding_box()
     assert min(box["width"], box["height"]) >= 44
+    settle(page)
     before, top = settings_of(page, name)[control], page.evaluate("scrollY")
     start = middle(handle)
     across = handle.get_attribute("data-axis") == "x"
     if across:  # a finger that moves across the axis scrolls, and changes nothing
         swipe(page, start, (start[0], start[1] - 150))
-        page.wait_for_timeout(300)
+        settle(page)
         assert page.evaluate("scrollY") > top + 50 and settings_of(page, name)[control] == before
         handle.evaluate("one => one.scrollIntoView({ block: 'center' })")
+        settle(page)
         top, start = page.evaluate("scrollY"), middle(handle)
     _, way = far_stop(handle)
     after(page, lambda: swipe(page, start, moved(start, way, handle)))

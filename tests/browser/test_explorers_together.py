@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from allranks_book.explorers import packed, python_files
+from allranks_book.compiled import bundle, compiled, packed
+from allranks_book.shipped import python_files
 
 from allranks import explorers
 
@@ -47,7 +48,8 @@ def test_every_explorer_of_the_page_of_all_of_them_answers(address, open_page, o
 
 def script_of(name, changed):
     """The script of an explorer, with some of its Python files changed."""
-    files = packed(json.dumps(python_files(name) | changed).encode())
+    sources = {path: source.encode() for path, source in changed.items()}  # read rather than byte code
+    files = packed(bundle(compiled(python_files(name)) | sources))
     return f'(window.allRanksExplorers ??= {{}})["{name}"] = "{files}";'
 
 

@@ -1,13 +1,14 @@
 """An explorer draws the same picture and says the same words in a kernel and in the page, at every setting.
 
-MicroPython gets here the very files that the page ships, without comments and docstrings.
+MicroPython gets here the very files that the page ships: byte code, without comments and docstrings.
 """
 
 import json
 import random
 
 import pytest
-from allranks_book.explorers import python_files
+from allranks_book.compiled import compiled
+from allranks_book.shipped import python_files
 from conftest import MicroPython
 
 from allranks import explorers
@@ -21,10 +22,11 @@ RANDOM_SETTINGS = 25
 def explorer(request, tmp_path_factory):
     """The name of an explorer, and a MicroPython that has what the page gives it."""
     folder = tmp_path_factory.mktemp(request.param)
-    files = {path.removeprefix("allranks/"): source for path, source in python_files(request.param).items()}
-    for path, source in files.items():
+    shipped = compiled(python_files(request.param))
+    files = {path.removeprefix("allranks/"): code for path, code in shipped.items()}
+    for path, code in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(source, encoding="utf-8")
+        (folder / path).write_bytes(code)
     running = MicroPython(package=folder, files=files)
     started = running.ask(statements="canonical.load('explorers.page')")
     assert "error" not in started, started

@@ -8,10 +8,8 @@ from a disk may load scripts, but neither modules nor data.
 
 from __future__ import annotations
 
-import base64
 import html
 import json
-import zlib
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +20,7 @@ from allranks import explorers
 from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
 from allranks.explorers.frames import frame
 from allranks.explorers.svg import NARROW
+from allranks_book.compiled import bundle, compiled, packed
 from allranks_book.shipped import ROOT, python_files
 from allranks_book.wasm_memory import capped
 
@@ -181,12 +180,6 @@ def interpreter() -> str:
     return f"(async()=>{{{source}}})();"
 
 
-def packed(content: bytes) -> str:
-    """`content` compressed (raw deflate) and as base64: what the page unpacks."""
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return base64.b64encode(deflate.compress(content) + deflate.flush()).decode()
-
-
 def without_comments(script: str) -> str:
     """A script without its indentation and the lines that are comments."""
     lines = (line.strip() for line in script.splitlines())
@@ -208,7 +201,7 @@ def write_scripts(app, exception) -> None:
     }
     (folder / "python.js").write_text(f"window.allRanksPython={json.dumps(python)};\n", encoding="utf-8")
     for name in explorers.NAMES:
-        files = packed(json.dumps(python_files(name), ensure_ascii=False).encode())
+        files = packed(bundle(compiled(python_files(name))))
         script = f'(window.allRanksExplorers??={{}})["{name}"]="{files}";\n'
         (folder / f"{name}.js").write_text(script, encoding="utf-8")
 
