@@ -396,14 +396,42 @@
       play.setAttribute("aria-pressed", "true");
     }
 
+    async function clip(button, text, otherwise) {
+      const label = button.textContent;
+      try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
+      catch { button.textContent = otherwise; }
+      setTimeout(() => { button.textContent = label; }, 1600);
+    }
+
+    /** The picture as it is now, without need of the page's colours. */
+    function standing() {
+      const drawn = figure.querySelector(phone.matches ? ".ar-narrow svg" : ".ar-wide svg").outerHTML;
+      return drawn.replace(/var\((--ar-[\w-]+),\s*#\w+\)/g, (_, colour) => getComputedStyle(root).getPropertyValue(colour).trim());
+    }
+
+    function save(blob, ending) {
+      const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `all-ranks-${name}.${ending}` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    }
+
     const actions = {
       tell: (button) => { stop(); set(story[button.dataset.step].settings); remember(); },
       reset: () => { stop(); set(start); remember(); },
-      copy: async (button) => {
+      copy: (button) => { remember(); clip(button, location.href, "In the address bar"); },
+      embed: (button) => {
         remember();
-        try { await navigator.clipboard.writeText(location.href); button.textContent = "Copied"; }
-        catch { button.textContent = "In the address bar"; }
-        setTimeout(() => { button.textContent = "Copy link"; }, 1600);
+        const source = new URL(`${place}/${name}.html${location.hash.replace(/;slide.*/, "")}`, location);
+        clip(button, `<iframe src="${source}" title="${name}" width="100%" height="900" loading="lazy"></iframe>`, "Not allowed here");
+      },
+      svg: () => save(new Blob([standing()], { type: "image/svg+xml" }), "svg"),
+      png: async () => {
+        const image = new Image();
+        image.src = `data:image/svg+xml,${encodeURIComponent(standing())}`;
+        await image.decode();
+        const canvas = Object.assign(document.createElement("canvas"), { width: 2 * image.width, height: 2 * image.height });
+        canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+        canvas.toBlob((blob) => save(blob, "png"));
       },
       back: () => { stop(); move(-1); remember(); },
       on: () => { stop(); move(1); remember(); },

@@ -12,6 +12,7 @@ CONCERNS = [
     "explorers",
     "figures",
     "formulas",
+    "gallery",
     "icons",
     "images",
     "imports",

@@ -27,6 +27,11 @@ from allranks_book.wasm_memory import capped
 SVG = "image/svg+xml"
 INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
 SCRIPTS = ("explorers_phone.js", "explorers_handles.js", "explorers.js")  # the first listen to the last
+EXPORTS = (
+    '<div class="ar-control ar-actions"><button type="button" data-do="svg">Save SVG</button>'
+    '<button type="button" data-do="png">Save PNG</button>'
+    '<button type="button" data-do="embed">Copy embed code</button></div>'
+)
 MEMORY = 128 * 2**20  # bytes that Python in a page may use
 
 
@@ -66,6 +71,7 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
     controls = "".join(made[each] for each in in_sight)
     folded = "".join(control for each, control in made.items() if each not in in_sight)
     if folded:
+        folded += EXPORTS
         folded = f'<details class="ar-more"><summary>More</summary><div>{folded}</div></details>'
     story = [(step, settings(module.CONTROLS, step.settings)) for step in around.story]
     told = next((step.words for step, state in story if state == chosen), shown.get("insight", ""))
