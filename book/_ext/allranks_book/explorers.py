@@ -28,7 +28,7 @@ SVG = "image/svg+xml"
 INTERPRETER = ROOT / "node_modules" / "@micropython" / "micropython-webassembly-pyscript"
 SCRIPTS = ("explorers_phone.js", "explorers_handles.js", "explorers.js")  # the first listen to the last
 EXPORTS = (
-    '<div class="ar-control ar-actions"><button type="button" data-do="svg">Save SVG</button>'
+    '<div class="ar-control ar-exports"><button type="button" data-do="svg">Save SVG</button>'
     '<button type="button" data-do="png">Save PNG</button>'
     '<button type="button" data-do="embed">Copy embed code</button></div>'
 )
