@@ -56,14 +56,7 @@ def bars(rows, unit, limit=None, digits=0):
     left = 14 + 7.2 * max(map(len, rows))
     most = max([sum(row.values()) for row in rows.values()] + [limit[1] if limit else 0])
     scale = (WIDTH - left - 64) / most
-    top, marks, name = 8, [], _name("bars", rows, unit, limit)
-    if limit:
-        x = left + limit[1] * scale
-        top += 18
-        marks += [
-            line(x, top, x, top + 28 * len(rows), "ink", 1.5, "4 3"),
-            text(x, 16, limit[0], "middle", 12),
-        ]
+    top, marks, name = 26 if limit else 8, [], _name("bars", rows, unit, limit)
     for place, (label, row) in enumerate(rows.items()):
         x, y = left, top + 28 * place
         marks.append(text(left - 8, y + 19, label, "end"))
@@ -73,6 +66,9 @@ def bars(rows, unit, limit=None, digits=0):
             x += amount * scale
         marks.append(text(x + 6, y + 19, f"{sum(row.values()):,.{digits}f}", ink="ink-soft"))
     bottom = top + 28 * len(rows)
+    if limit:
+        x = left + limit[1] * scale
+        marks += [line(x, top, x, bottom, "ink", 1.5, "4 3"), text(x, 16, limit[0], "middle", 12)]
     marks += [
         line(left, top, left, bottom, "ink-soft"),
         text(left, bottom + 16, unit, size=12, ink="ink-soft"),
@@ -123,12 +119,12 @@ def streams(panels, unit):
         text(left + end * scale, y + 32, unit, "end", 12, "ink-soft"),
     ]
     kinds = [kind for kind in KINDS if any(kind == one[2] for one in stretches)]
-    return _drawing(*_with_legend(y + 34, kinds, KINDS, name), marks)
+    return _drawing(*_with_legend(y + 38, kinds, KINDS, name), marks)
 
 
 def _stretch(x, y, wide, colour, words, name):
     marks = [block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None)]
-    if words and 7 * len(str(words)) < wide:
+    if 0 < 7 * len(str(words)) < wide:
         ink = "ink" if colour == "idle" else "paper"
         marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
     return marks
