@@ -71,7 +71,7 @@ def bars(rows, unit, limit=None, digits=0):
         marks += [line(x, top, x, bottom, "ink", 1.5, "4 3"), text(x, 16, limit[0], "middle", 12)]
     marks += [
         line(left, top, left, bottom, "ink-soft"),
-        text(left, bottom + 16, unit, size=12, ink="ink-soft"),
+        text(min(left, WIDTH - 6.6 * len(unit)), bottom + 16, unit, size=12, ink="ink-soft"),
     ]
     return _drawing(*_with_legend(bottom + 28, names, colours, name), marks)
 

@@ -68,11 +68,17 @@ class Drawing(MimeRenderPlugin):
         words = stored.get("image", {}).get("alt", "")
         if not words:
             renderer.logger.warning("a drawing has no text alternative", line=data.line)
-        caption = html.escape(stored.get("figure", {}).get("caption", ""))
-        caption = caption and f"<figcaption>{caption}</figcaption>"
-        picture = f'<div role="img" aria-label="{html.escape(words)}">{data.content}</div>'
-        figure = f'<figure class="ar-figure">{picture}{caption}</figure>'
+        figure = drawing_html(data.content, words, stored.get("figure", {}).get("caption", ""))
         return [nodes.raw(text=figure, format="html", classes=["output"])]
+
+
+def drawing_html(svg: str, words: str, caption: str = "") -> str:
+    """A `<figure>` that holds the drawing, its words for those who do not see it, and the caption for all."""
+    caption = caption and f"<figcaption>{html.escape(caption)}</figcaption>"
+    return (
+        f'<figure class="ar-figure"><div role="img" aria-label="{html.escape(words)}">{svg}</div>'
+        f"{caption}</figure>"
+    )
 
 
 def require_alternatives(app, doctree) -> None:
