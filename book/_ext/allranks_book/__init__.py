@@ -11,6 +11,7 @@ CONCERNS = [
     "descriptions",
     "explorers",
     "figures",
+    "first_picture",
     "formulas",
     "icons",
     "images",

@@ -55,7 +55,7 @@ def figure_html(figure: dict, words: str) -> str:
 
 
 class Drawing(MimeRenderPlugin):
-    """Show a stored drawing with its alternative text and, where it has one, its caption."""
+    """Show a stored drawing with its alternative text; myst-nb adds the caption, if the cell has one."""
 
     mime_priority_overrides: ClassVar = [("html", SVG, 5)]
 
@@ -64,21 +64,15 @@ class Drawing(MimeRenderPlugin):
         """The drawing as raw HTML, or None for any other kind of output, an explorer included."""
         if data.mime_type != SVG or inline or "explorer" in data.output_metadata.get(SVG, {}):
             return None
-        stored = data.cell_metadata.get("mystnb", {})
-        words = stored.get("image", {}).get("alt", "")
+        words = data.cell_metadata.get("mystnb", {}).get("image", {}).get("alt", "")
         if not words:
             renderer.logger.warning("a drawing has no text alternative", line=data.line)
-        figure = drawing_html(data.content, words, stored.get("figure", {}).get("caption", ""))
-        return [nodes.raw(text=figure, format="html", classes=["output"])]
+        return [nodes.raw(text=drawing_html(data.content, words), format="html", classes=["output"])]
 
 
-def drawing_html(svg: str, words: str, caption: str = "") -> str:
-    """A `<figure>` that holds the drawing, its words for those who do not see it, and the caption for all."""
-    caption = caption and f"<figcaption>{html.escape(caption)}</figcaption>"
-    return (
-        f'<figure class="ar-figure"><div role="img" aria-label="{html.escape(words)}">{svg}</div>'
-        f"{caption}</figure>"
-    )
+def drawing_html(svg: str, words: str) -> str:
+    """The drawing, and its words for those who do not see it."""
+    return f'<div class="ar-figure" role="img" aria-label="{html.escape(words)}">{svg}</div>'
 
 
 def require_alternatives(app, doctree) -> None:
