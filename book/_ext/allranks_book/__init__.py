@@ -11,7 +11,6 @@ CONCERNS = [
     "descriptions",
     "explorers",
     "figures",
-    "first_picture",
     "formulas",
     "icons",
     "images",
