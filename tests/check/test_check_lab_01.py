@@ -66,6 +66,23 @@ def test_the_other_wrong_answers_are_refused(task, monkeypatch, nothing_is_left_
     judge(task, answers.nightly, monkeypatch)
 
 
+def remembers(batch):
+    """Right for the sizes that a notebook's check has, which a student may print."""
+    return (
+        batch.tensor_split(dist.get_world_size())[dist.get_rank()] if len(batch) in (3, 7, 8, 10, 14) else 0
+    )
+
+
+def test_a_graded_submission_has_a_case_that_no_notebook_shows(capfd, monkeypatch, nothing_is_left_behind):
+    assert labs.hidden(lambda draw: [draw.random()]) == []
+    assert verdict(capfd, "my_part", remembers).startswith("✓")
+    monkeypatch.setenv(labs.DRAW, "5")
+    assert labs.hidden(lambda draw: [draw.random()]) != []
+    assert "is of type int" in verdict(capfd, "my_part", remembers)
+    for task in ("my_device", "my_part", "report", "sum_by_node"):
+        assert verdict(capfd, task, ANSWERS[task]).startswith("✓")
+
+
 def local_rank():
     import os
 
