@@ -80,6 +80,7 @@ COLLECTIVES = {  # and the name of the argument that is the message
     "irecv": None, "barrier": None,
 }  # fmt: skip
 IN_PLACE = ("all_reduce", "reduce")  # what they send is also where they put the result
+JOIN = inspect.signature(dist.init_process_group)  # before anything is put in its place
 LINE = re.compile(r"^rank (\d+): (.*)$", re.MULTILINE)
 
 
@@ -139,10 +140,10 @@ def _joins_as_asked(main):
     """
 
     def on_rank(gpus):
-        asked, join = [], inspect.signature(dist.init_process_group)
+        asked = []
 
         def note(*args, **options):
-            asked.append(join.bind(*args, **options).arguments)
+            asked.append(JOIN.bind(*args, **options).arguments)
             raise _Joined
 
         pretend_to_be(5, 1, gpus)
