@@ -89,8 +89,11 @@ def _messages(draw, ranks, differing, change):
         "dtype": "Double",
     }
     run = {rank: usual | ({change: others[change]} if rank in differing else {}) for rank in range(ranks)}
-    messages = []
-    for rank in draw.sample(range(ranks), ranks):
+    messages, rest = [], [rank for rank in range(ranks) if rank not in differing]
+    for rank in (
+        *reversed(differing),
+        *draw.sample(rest, len(rest)),
+    ):  # neither the first one nor the order helps
         other = (rank + 1) % ranks
         messages.append(
             f"Detected mismatch between collectives on ranks. Rank {rank} is running collective: "
