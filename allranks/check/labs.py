@@ -4,6 +4,7 @@ The reader's code runs on ranks only: it can crash, hang or corrupt its process,
 """
 
 import os
+import random
 import tempfile
 
 import torch
@@ -36,6 +37,11 @@ def groups_used():
 def drawn(seed):
     """`seed` in a notebook, whose checks repeat themselves; another for each submission that is graded."""
     return seed + 1000 * int(os.environ.get(DRAW, "0"))
+
+
+def hidden(cases):
+    """The list `cases(random)` for a submission that is graded; `[]` in a notebook."""
+    return list(cases(random.Random(drawn(0)))) if drawn(0) else []
 
 
 def digits():

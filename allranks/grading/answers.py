@@ -23,6 +23,12 @@ class Answer:
     def __call__(self, *args, **kwargs):
         return self._answer(*args, **kwargs)
 
+    def __getattr__(self, name):
+        """An attribute of the submission's class, such as `apply` of an autograd function; on ranks only."""
+        if name.startswith("_") or "ALLRANKS_WORLD" not in os.environ:
+            raise AttributeError(name)
+        return getattr(self._answer, name)
+
     @property
     def __globals__(self):
         self._answer  # noqa: B018 (a check may look at the names before it calls the function)

@@ -45,8 +45,8 @@ def _converted(cell):
     if found and found[2] != "milestone":
         lab, task, answers = found.groups()
         source = (
-            f"line = check.verdict(check.{lab}.{task}.__wrapped__, {answers})\n"
-            'assert line.startswith("✓"), line'
+            f"said = check.verdict(check.{lab}.{task}.__wrapped__, {answers})\n"
+            'assert said.startswith("✓"), said'
         )
         return cell | {"source": source, "metadata": _metadata(cell["id"], points=1)}
     return cell

@@ -44,6 +44,26 @@ def notebook(monkeypatch):
     return made
 
 
+# ---- labs ----
+
+
+def test_the_table_of_labs_has_their_minutes_and_points():
+    rows = instructors.labs_markdown().splitlines()[2:]
+    assert len(rows) == len(LABS)
+    for page, row in zip(LABS, rows, strict=True):
+        text = "\n".join(cell["source"] for cell in teaching.cells(page))
+        tasks = [int(found) for found in re.findall(r"^\*(\d+) minutes\W", text, re.MULTILINE)]
+        assert f"| {instructors.whole(page)} min | {text.count('## Task ')} |" in row
+        if "In 90 minutes" in text:
+            assert sum(tasks) == instructors.whole(page)
+            numbers, minutes = re.search(
+                r"In 90 minutes: tasks (.*?)(?:,? which.*?)? \((\d+) min", text
+            ).groups()
+            numbers = re.sub(r"(\d+) to (\d+)", lambda m: str([*range(int(m[1]), int(m[2]) + 1)]), numbers)
+            chosen = [tasks[int(n) - 1] for n in re.findall(r"\d+", numbers)]
+            assert sum(chosen) == int(minutes) <= 90
+
+
 # ---- notes ----
 
 
@@ -52,7 +72,7 @@ def test_every_note_says_its_minutes_what_to_ask_and_the_usual_wrong_answer(page
     found = teaching.notes(page)
     assert len(found) == boxes(page, "instructor") >= 1
     for note in found:
-        assert 2 <= note.minutes <= 120
+        assert 2 <= note.minutes <= (240 if page.startswith("labs") else 120)
         assert note.ask.endswith("?")
         assert len(note.wrong) > 20
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from kernel import leftovers
 
-from allranks import model
+from allranks import launch, model
 from allranks.__main__ import main
 from allranks.check import labs
 from allranks.check.lab_02.common import new_gpt as lab_02_model
@@ -241,6 +241,13 @@ def test_no_function_of_a_submission_runs_in_the_graders_process():
     answer = answers.Answer([(1, "def f():\n    return 1")], "f")
     with pytest.raises(RuntimeError, match="f is called by the grader itself"):
         answer()
+
+
+def test_an_attribute_of_a_class_of_a_submission_is_found_on_ranks_only():
+    submission = answers.Answer([(1, "class Twice:\n    factor = 2")], "Twice")
+    with pytest.raises(AttributeError):
+        _ = submission.factor
+    assert launch(lambda: submission.factor, world_size=1) == [2]
 
 
 class Code:

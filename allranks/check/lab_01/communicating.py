@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from allranks.check import exercise
-from allranks.check.labs import are_close, drawn, groups_used, is_written, on_ranks
+from allranks.check.labs import are_close, drawn, groups_used, hidden, is_written, on_ranks
 
 
 def _model(seed):
@@ -74,6 +74,7 @@ def report(answer):
         ["ready", "ready"],  # the same words from two ranks are two lines
         ["warm\nand ready", "", "ζ = 7 °C ", "ready " * (40 + drawn(0) % 7)],
         ["3", "2", "1"],  # in order of rank, not of words
+        *hidden(lambda draw: [[str(draw.random()) for _ in range(draw.choice((4, 5)))]]),
     ):
         world_size = len(lines)
         first, *others = on_ranks(lambda words: answer(words[dist.get_rank()]), lines, world_size=world_size)
@@ -110,7 +111,8 @@ def sum_by_node(answer):
         count = torch.arange(rows * columns).view(rows, columns)
         return 2**25 + 10 * count + rank if rows == 1 else count / 3 + 10 * rank
 
-    for world_size, per_node, shape in ((4, 2, (1, 5)), (6, 3, (7, 2)), (6, 2, (1, 1))):
+    more = hidden(lambda draw: [(*draw.choice(((8, 4), (8, 2), (4, 2))), (draw.randrange(2, 9), 3))])
+    for world_size, per_node, shape in ((4, 2, (1, 5)), (6, 3, (7, 2)), (6, 2, (1, 1)), *more):
         expected = sum(numbers(*shape, rank) for rank in range(world_size))
         case = f"With {world_size // per_node} nodes of {per_node}"
         results = on_ranks(on_rank, shape, per_node, world_size=world_size)

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from allranks.check import exercise
-from allranks.check.labs import drawn, groups_used, is_tensor, is_written, on_ranks
+from allranks.check.labs import drawn, groups_used, hidden, is_tensor, is_written, on_ranks
 
 PLACES = (  # (rank, local rank, GPUs): not every machine has as many ranks as GPUs
     (5, 1, 4),
@@ -30,6 +30,13 @@ def pretend_to_be(rank, local_rank, gpus):
     dist.get_world_size = lambda group=None: 8
 
 
+def _place(draw):
+    """One more place: some rank of the second machine."""
+    gpus = draw.choice((2, 3, 4))
+    local_rank = draw.randrange(gpus)
+    return [(gpus + local_rank, local_rank, gpus)]
+
+
 @exercise
 def my_device(answer):
     """`answer()` is the `torch.device` of the rank that calls it."""
@@ -40,7 +47,7 @@ def my_device(answer):
         device = answer()
         return str(device) if isinstance(device, torch.device) else (device,)
 
-    for rank, local_rank, gpus in PLACES:
+    for rank, local_rank, gpus in (*PLACES, *hidden(_place)):
         device = on_ranks(on_rank, rank, local_rank, gpus, world_size=1, backend="gloo")[0]
         where = f"Rank {rank}, local rank {local_rank}, on a machine with {gpus or 'no'} GPUs:"
         assert isinstance(device, str), f"{where} {device[0]!r} is not a torch.device."
@@ -68,7 +75,8 @@ def my_part(answer):
         already = len(groups_used())
         return [answer(batch) for batch in batches], len(groups_used()) - already
 
-    for world_size, counts in ((4, (8, 10, 3)), (5, (14 + drawn(0) % 5, 7))):
+    more = hidden(lambda draw: [(draw.choice((2, 3, 6)), (draw.randrange(15, 40), draw.randrange(1, 6)))])
+    for world_size, counts in ((4, (8, 10, 3)), (5, (14 + drawn(0) % 5, 7)), *more):
         batches = [torch.arange(count * 6).view(count, 2, 3) for count in counts]
         returned = on_ranks(on_rank, *batches, world_size=world_size)
         for number, batch in enumerate(batches):

@@ -21,6 +21,7 @@ from allranks.check.labs import is_written, on_ranks
 
 SCRIPT = """import inspect
 import os
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -79,6 +80,7 @@ COLLECTIVES = {  # and the name of the argument that is the message
     "irecv": None, "barrier": None,
 }  # fmt: skip
 IN_PLACE = ("all_reduce", "reduce")  # what they send is also where they put the result
+JOIN = inspect.signature(dist.init_process_group)  # before anything is put in its place
 LINE = re.compile(r"^rank (\d+): (.*)$", re.MULTILINE)
 
 
@@ -90,10 +92,7 @@ def main(answer, device):
         parts = "\n\n".join(inspect.getsource(part) for part in (device, answer))
     except (OSError, TypeError):
         raise AssertionError("`main` and `my_device` have to be functions that a cell defines.") from None
-    backend = _backend_on_gpus(answer)
-    assert backend in (None, "not asked") or "nccl" in str(backend), (
-        f"On a machine with GPUs main joins a group of {backend!r}; the backend there is nccl."
-    )
+    _joins_as_asked(answer)
     ranks = 1 if torch.cuda.device_count() == 1 else 2
     more = random.randrange(3, 9)
     script = SCRIPT.format(
@@ -134,24 +133,45 @@ class _Joined(BaseException):
     """Ends `main` where it joins a group."""
 
 
-def _backend_on_gpus(main):
-    """The backend that `main` asks for where torch sees GPUs; "not asked" if it does not get there."""
+def _joins_as_asked(main):
+    """Fail unless `main` gives the group a backend, a timeout and a device, with GPUs and without.
 
-    def on_rank():
+    What does not get to the point where it joins is judged later, by what it prints.
+    """
+
+    def on_rank(gpus):
         asked = []
 
-        def join(backend=None, *_, **__):
-            asked.append(backend)
+        def note(*args, **options):
+            asked.append(JOIN.bind(*args, **options).arguments)
             raise _Joined
 
-        pretend_to_be(1, 1, 4)
+        pretend_to_be(5, 1, gpus)
         torch.cuda.set_device = dist.destroy_process_group = lambda *_: None
-        dist.init_process_group = join
+        dist.init_process_group = note
         with contextlib.suppress(Exception, _Joined):
             main()
-        return asked[0] if asked else "not asked"
+        timeout, device = (asked[0].get(name) for name in ("timeout", "device_id")) if asked else (None, None)
+        seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout
+        return asked and (asked[0].get("backend"), seconds, device if device is None else str(device))
 
-    return on_ranks(on_rank, world_size=1, backend="gloo")[0]
+    for gpus in (4, 0):
+        asked = on_ranks(on_rank, gpus, world_size=1, backend="gloo")[0]
+        if not asked:
+            continue
+        backend, seconds, device = asked
+        where = "On a machine with GPUs" if gpus else "Without a GPU"
+        assert not gpus or backend is None or "nccl" in str(backend), (
+            f"{where} main joins a group of {backend!r}; the backend there is nccl."
+        )
+        assert seconds == 60, (
+            f"{where} a collective waits {f'{seconds:g} s' if seconds else 'as long as by default'}; "
+            "expected 60 s: init_process_group has a timeout."
+        )
+        assert not gpus or device in ("1", "cuda:1"), (
+            f"{where} local rank 1 of rank 5 gives the group the device_id {device}; expected cuda:1."
+        )
+        assert gpus or device is None, f"{where} the group has the device_id {device}; expected None."
 
 
 def _torchrun(script, ranks):

@@ -14,7 +14,7 @@ BARRIER, SET_BACK = 0.4, 0.7  # seconds that a barrier waits, and by which each 
 CLOCKS = ("perf_counter", "monotonic", "time")
 
 
-class _Clock:
+class Clock:
     """A clock that advances only when work is finished: a busy machine cannot make a right answer wrong."""
 
     def __init__(self, rank, times):
@@ -42,7 +42,7 @@ class _Clock:
 
 
 @contextlib.contextmanager
-def _set(clock, names):
+def set_clocks(clock, names):
     """Replace the clocks of `time`, also where `names` (a notebook's variables) has imported one."""
     real = {name: getattr(time, name) for name in CLOCKS}
     fake = {name: clock.read_and_set if name == "time" else clock.read for name in CLOCKS}
@@ -73,8 +73,8 @@ def seconds_of(answer):
     is_written(answer)
 
     def on_rank(slowest, repeats):
-        clock = _Clock(dist.get_rank(), _times(dist.get_rank(), slowest, repeats))
-        with _set(clock, getattr(answer, "__globals__", {})):
+        clock = Clock(dist.get_rank(), _times(dist.get_rank(), slowest, repeats))
+        with set_clocks(clock, getattr(answer, "__globals__", {})):
             return answer(clock.operation, clock.finish, repeats), clock.calls
 
     for world_size, repeats in ((4, 5), (3, 6 + 2 * (drawn(0) % 3))):

@@ -5,6 +5,9 @@ import torch.distributed as dist
 
 from allranks.check import labs
 from allranks.check.lab_01.communicating import report, same_start, sum_by_node
+from allranks.check.lab_01.diagnosing import logs
+from allranks.check.lab_01.linking import links
+from allranks.check.lab_01.measuring import all_reduce_measured
 from allranks.check.lab_01.placing import my_device, my_part
 from allranks.check.lab_01.scripts import main
 from allranks.check.lab_01.timing import seconds_of
@@ -12,7 +15,10 @@ from allranks.check.labs import are_close, on_ranks
 from allranks.model import GPT, digits, loss_of
 
 
-def milestone(device, part, start, lines, seconds, total, script):
+def milestone(
+    device, part, start, lines, seconds, total, script, pairs, ring, log, odd,
+    measure, measurements, alpha_beta, plot, reflection,
+):  # fmt: skip
     """Try every task, and then all of them together: one gradient of the running model, on ranks."""
     tokens = digits()[100:130]
 
@@ -44,6 +50,17 @@ def milestone(device, part, start, lines, seconds, total, script):
             ("a time that can be trusted", seconds_of, seconds),
             ("a sum by nodes", sum_by_node, total),
             ("the same under torchrun", main, script, device),
+            ("the links of a machine", links, pairs, ring),
+            ("what the logs say", logs, log, odd),
+            (
+                "an all-reduce, measured",
+                all_reduce_measured,
+                measure,
+                measurements,
+                alpha_beta,
+                plot,
+                reflection,
+            ),
         ],
         whole,
         "the same functions run in a notebook, under torchrun, on CPUs and on GPUs.",

@@ -6,6 +6,7 @@ from allranks.check.lab_05.common import engine_of, shown, train
 from allranks.check.lab_05.configurations import configuration, offload
 from allranks.check.lab_05.files import nvme
 from allranks.check.lab_05.huggingface import repaired
+from allranks.check.lab_05.measuring import steps_measured
 from allranks.check.lab_05.states import bytes_held, excess
 from allranks.check.lab_05.training import milestone
 
@@ -21,5 +22,6 @@ __all__ = [
     "offload",
     "repaired",
     "shown",
+    "steps_measured",
     "train",
 ]

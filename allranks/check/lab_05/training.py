@@ -27,6 +27,7 @@ from allranks.check.lab_05.common import (
 from allranks.check.lab_05.configurations import configuration, offload
 from allranks.check.lab_05.files import nvme
 from allranks.check.lab_05.huggingface import alone, broken, fit, losses_of, new_arguments, repaired
+from allranks.check.lab_05.measuring import steps_measured
 from allranks.check.lab_05.states import SECTIONS, bytes_held, excess
 from allranks.model import GPT
 
@@ -55,8 +56,9 @@ def _together(pieces, budget, adam, batches, folder, arguments, tokens):
 
 
 def milestone(
-    configured, predicted, held, explained, offloaded, to_nvme, in_file, repair, save, consolidated, choice
-):
+    configured, predicted, held, explained, offloaded, to_nvme, in_file, repair, save, consolidated, choice,
+    table, plot, reflection,
+):  # fmt: skip
     """Try every task, and then all of them: a budget becomes a run, and the run plain 16-bit weights."""
 
     def whole():
@@ -117,6 +119,7 @@ def milestone(
             ('the Trainer and its "auto"', repaired, repair),
             ("from shards to 16-bit weights", checkpoint, save, consolidated),
             ("a configuration for two budgets", choose, choice),
+            ("seconds of a step, measured", steps_measured, table, plot, reflection),
         ],
         whole,
         "a run with DeepSpeed that equals one process, from its budget to its weights.",

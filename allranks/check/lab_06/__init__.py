@@ -14,6 +14,7 @@ from allranks.check.lab_06.loads import (
     plan,
     server,
 )
+from allranks.check.lab_06.measuring import latency_measured
 from allranks.check.lab_06.pages import bytes_and_requests
 from allranks.check.lab_06.scheduling import scheduler
 from allranks.check.lab_06.sharing import Pool, Sharing, prefixes
@@ -35,6 +36,7 @@ __all__ = [
     "forward",
     "guesses",
     "keep",
+    "latency_measured",
     "milestone",
     "new_load",
     "plan",

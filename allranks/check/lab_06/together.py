@@ -12,6 +12,7 @@ from allranks.check.lab_06.decoding import decode
 from allranks.check.lab_06.guessing import MOST, guesses
 from allranks.check.lab_06.judged import Judged
 from allranks.check.lab_06.loads import SERVICES, SHARE, plan
+from allranks.check.lab_06.measuring import latency_measured
 from allranks.check.lab_06.pages import bytes_and_requests
 from allranks.check.lab_06.scheduling import alone, scheduler, served
 from allranks.check.lab_06.sharing import Sharing, prefixes
@@ -93,7 +94,7 @@ def _guessed(attention, speculate, orders):
 
 def milestone(
     attention, write, token_bytes, fitting, admit, grow, preempt, finish, keys, share, release, cut,
-    one_layer, speculate, choose,
+    one_layer, speculate, choose, table, drawing, reflection,
 ):  # fmt: skip
     """Try every task, and then all of them: digits on two ranks, and three services within objectives."""
 
@@ -135,6 +136,7 @@ def milestone(
             ("tensor-parallel decode on two ranks", sliced, cut, one_layer, attention),
             ("guess several tokens", guesses, speculate),
             ("settings for a load", plan, choose),
+            ("latency against load, measured", latency_measured, table, drawing, reflection),
         ],
         whole,
         "digits served on two ranks, under a budget and within two objectives.",

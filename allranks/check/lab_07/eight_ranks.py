@@ -9,6 +9,7 @@ import torch.distributed as dist
 from allranks.check import exercise, labs
 from allranks.check.lab_07.common import agreed, must, must_be, on_ranks
 from allranks.check.lab_07.linears import columns, rows
+from allranks.check.lab_07.measuring import layouts_measured
 from allranks.check.lab_07.meshes import groups, must_be_groups
 from allranks.check.lab_07.pipelines import pipeline
 from allranks.check.lab_07.stages import Stage
@@ -101,7 +102,7 @@ def together(cut_layer, through, groups_of, norm_of, gradients):
 
 def milestone(
     copy_then_sum, cut_columns, column, sum_then_copy, cut_rows, row, cut_layer, through, one_f_one_b,
-    exchange, run, groups_of, norm_of, gradients,
+    exchange, run, groups_of, norm_of, gradients, table, plot, reflection,
 ):  # fmt: skip
     """Try every task, and then other shapes of the same eight ranks."""
     answers = cut_layer, through, groups_of, norm_of, gradients
@@ -118,6 +119,7 @@ def milestone(
             ("a 1F1B pipeline", pipeline, one_f_one_b, exchange, run),
             ("groups of a mesh", groups, groups_of),
             ("eight ranks that equal one process", together, *answers),
+            ("seconds by layout, measured", layouts_measured, table, plot, reflection),
         ],
         whole,
         "three kinds of parallelism on eight ranks equal one process.",

@@ -5,6 +5,7 @@ All of it is Markdown made from the notebooks (`teaching.py`) and `book/plans.ya
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import yaml
@@ -209,6 +210,26 @@ def begun(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+# ---- the labs ----
+
+
+def labs_markdown() -> str:
+    """A table of the labs: the first task, what fits 90 minutes, all of it, and the points."""
+    rows = ["| lab | task 1 | in 90 minutes | all of it | points |", "|---|---|---|---|---|"]
+    for page in teaching.pages("labs"):
+        text = "\n".join(cell["source"] for cell in teaching.cells(page) if cell["kind"] == "markdown")
+        found = re.search(r"^In 90 minutes: (.*?)\.?$", text, re.MULTILINE)
+        first = re.search(r"^\*(\d+) minutes\W", text, re.MULTILINE)
+        points = len(re.findall(r"^## Task \d", text, re.MULTILINE))
+        begin = f"{first[1]} min" if first else "10 min"
+        way = found[1] if found else "the way in its own notes, which takes 50"
+        rows.append(
+            f"| [{chapter_title(page)}](../notebooks/{page}.ipynb) | {begin} | {way} "
+            f"| {whole(page)} min | {points} |"
+        )
+    return "\n".join(rows)
+
+
 # ---- the question bank ----
 
 
@@ -239,12 +260,13 @@ def question_markdown(asked, number: int, page: str) -> str:
 MADE = {
     "<!-- plans -->": plans_markdown,
     "<!-- notes -->": notes_markdown,
+    "<!-- labs -->": labs_markdown,
     "<!-- questions -->": bank_markdown,
 }
 
 
 def fill_in(app, docname: str, source: list[str]) -> None:
-    """Put the plans, the notes and the questions where a page asks for them."""
+    """Put the plans, the notes, the labs and the questions where a page asks for them."""
     for comment, made in MADE.items():
         if comment in source[0]:
             source[0] = source[0].replace(comment, made())
