@@ -18,22 +18,24 @@ from allranks.check.lab_02.common import (
     gradients_of,
     in_two_backwards,
     is_mean,
-    told_on_ranks,
     tokens_of,
+    told_on_ranks,
     weights_of,
 )
 from allranks.check.labs import drawn, is_written
 
 PATIENCE = timedelta(seconds=8)  # that a rank has for its backward, which takes milliseconds
-MIXED = 40  # bytes that close a bucket of the model with two dtypes: five numbers of 8 bytes, or ten of 4
+MIXED = (40, 150)  # bytes that close a bucket of the model with two dtypes
 HINTS = {
     "doesn't require gradient": "A hook cannot be put on a parameter that needs no gradient: skip the frozen "
     "ones.",
     "before its wait()": "finish() has to wait for each bucket before it uses the result.",
-    "still running": "Every rank has to send the same buckets in the same order: a bucket that is full waits for "
+    "still running": "Every rank has to send the same buckets in the same order: a bucket that is full "
+    "waits for "
     "those before it.",
     "exited": "Every rank has to send the same buckets in the same order.",
-    "issue": "Every rank has to send the same buckets in the same order: a bucket that is full waits for those "
+    "one collective": "Every rank has to send the same buckets in the same order: a bucket that is full "
+    "waits for those "
     "before it.",
 }
 _trials = itertools.count()  # of `_waits_inside`, on each rank alike
@@ -110,10 +112,10 @@ def _crossed(buckets_of):
     return gradients_of(model)
 
 
-def _mixed(buckets_of):
+def _mixed(buckets_of, most):
     """Two dtypes, a tied weight, frozen ones; two backwards, of which the second adds to the first."""
     model = _new(Mixed, False).to(device_of_rank())
-    averager, before, results = buckets_of(model, MIXED), weights_of(model), []
+    averager, before, results = buckets_of(model, most), weights_of(model), []
     for step in range(2):
         loss = model(tokens_of(dist.get_rank(), step).to(device_of_rank()))
         with Sent() as counted:
@@ -148,7 +150,8 @@ def buckets(packed, buckets_of):
     def on_rank(patient):
         lists = packed(list(_new(Tower).parameters()), 1)
         ordered = _order(buckets_of)
-        results = ordered, _crossed(buckets_of), _mixed(buckets_of), patient and _waits_inside(buckets_of)
+        mixed = [_mixed(buckets_of, most) for most in MIXED]
+        results = ordered, _crossed(buckets_of), mixed, patient and _waits_inside(buckets_of)
         dist.barrier()
         return len(list(lists)), results
 
@@ -158,9 +161,11 @@ def buckets(packed, buckets_of):
             _is_ordered(results[0], rank, world_size)
         for rank, (_, results) in enumerate(ranks):
             _is_right_when_crossed(results[1], rank, world_size)
-            _is_right_when_mixed(*results[2], rank, world_size)
+            for most, mixed in zip(MIXED, results[2], strict=True):
+                _is_right_when_mixed(*mixed, most, rank, world_size)
         assert not any(results[3] for _, results in ranks), (
-            f"The gradients are right, but rank 0 waited inside backward for rank {world_size - 1}: launch the "
+            f"The gradients are right, but rank 0 waited inside backward for rank {world_size - 1}: launch "
+            "the "
             "all-reduce with async_op=True, and wait for it in finish()."
         )
         for rank, (count, _) in enumerate(ranks):
@@ -188,7 +193,9 @@ def _is_ordered(result, rank, world_size):
     assert not others, f"{case} sends gradients by {' and '.join(others)}; a bucket is one all-reduce."
     assert found, f"{case} sends no gradient: register the hooks, and launch the all-reduces."
     dtypes = {dtype for _, dtype in sums} - {torch.float32}
-    assert not dtypes, f"{case} sends fp32 gradients in {dtypes.pop()}; a bucket has the dtype of its gradients."
+    assert not dtypes, (
+        f"{case} sends fp32 gradients in {dtypes.pop()}; a bucket has the dtype of its gradients."
+    )
     assert all_sent >= total, (
         f"{case} sends {all_sent} of {total} bytes: gradients are left in a bucket that never fills."
     )
@@ -197,17 +204,22 @@ def _is_ordered(result, rank, world_size):
     for name, mean in means.items():
         is_mean(gradients[name], mean, every[rank][name], f"{case}'s gradient of {name}", world_size)
     assert early, (
-        f"{case}: the gradients are right, but none was sent before backward ended: launch a bucket when its last "
+        f"{case}: the gradients are right, but none was sent before backward ended: launch a bucket when "
+        "its last "
         "gradient is ready."
     )
-    given = f"bucket_bytes={most} and gradients of {', '.join(str(n) for n, _ in sizes)} bytes (last one first)"
+    given = (
+        f"bucket_bytes={most} and gradients of {', '.join(str(n) for n, _ in sizes)} bytes (last one first)"
+    )
     definition = packing(sizes[::-1], most)
     assert found == expected or found != [sum(sizes[::-1][k][0] for k in b) for b in definition], (
-        f"{case}: buckets follow the order of definition, so that the first one is full last; the reverse order "
+        f"{case}: buckets follow the order of definition, so that the first one is full last; the reverse "
+        "order "
         "is that of backward."
     )
     assert found == expected, (
-        f"{case}: with {given}, the messages have {found} bytes; expected {expected}: a bucket is full once it "
+        f"{case}: with {given}, the messages have {found} bytes; expected {expected}: a bucket is full once "
+        "it "
         "holds bucket_bytes or more."
     )
     for k, bucket in enumerate(lists):
@@ -223,19 +235,20 @@ def _is_right_when_crossed(gradients, rank, world_size):
     for name, mean in means.items():
         off = float((gradients[name] - mean).norm() / mean.norm())
         assert off < 1e-4, (
-            f"On {world_size} ranks, rank 0 gets the gradient of branch 1 first, the others of branch 0, and rank "
+            f"On {world_size} ranks, rank 0 gets the gradient of branch 1 first, the others of branch 0, "
+            "and rank "
             f"{rank}'s gradient of {name} is off by {off:.0%}. All ranks must send their buckets in the same "
             "order, however the gradients arrive."
         )
 
 
-def _is_right_when_mixed(results, unchanged, rank, world_size):
+def _is_right_when_mixed(results, unchanged, most, rank, world_size):
     case = f"On {world_size} ranks, rank {rank}"
     assert unchanged, f"{case}: the weights have changed; average only their gradients."
     expected = in_two_backwards(lambda: _new(Mixed, False), world_size)
     model = _new(Mixed, False)
     sizes = [(p.nbytes, p.dtype) for p in reversed(list(model.parameters())) if p.requires_grad]
-    messages = Counter((sum(sizes[k][0] for k in b), sizes[b[0]][1]) for b in packing(sizes, MIXED))
+    messages = Counter((sum(sizes[k][0] for k in b), sizes[b[0]][1]) for b in packing(sizes, most))
     for step, (gradients, sums) in enumerate(results):
         model = _new(Mixed, False)
         model(tokens_of(rank, step)).backward()
@@ -248,9 +261,10 @@ def _is_right_when_mixed(results, unchanged, rank, world_size):
         for dtype in (torch.float32, torch.float64):
             found, right = (sum(n for n, d in which if d == dtype) for which in (sums, messages.elements()))
             assert found == right, (
-                f"{case} sends {found} bytes of {dtype}, but the gradients have {right}: a bucket has one dtype."
+                f"{case} sends {found} bytes of {dtype}, but the gradients have {right}: a bucket has one "
+                "dtype."
             )
         assert Counter(sums) == messages, (
-            f"{case}: with bucket_bytes={MIXED}, a model of two dtypes sends messages of "
+            f"{case}: with bucket_bytes={most}, a model of two dtypes sends messages of "
             f"{[n for n, _ in sums]} bytes; expected {[n for n, _ in messages.elements()]}, in some order."
         )

@@ -47,7 +47,7 @@ def multiple_of(value, expected):
 
 
 class Sent(trace):
-    """A `trace` that notes of each all-reduce (bytes, dtype) in `sums`, and where the tensor is in `places`."""
+    """A `trace` that notes (bytes, dtype) of each all-reduce in `sums`, and its tensor's place in `places`."""
 
     def __init__(self):
         super().__init__()
@@ -113,7 +113,8 @@ def is_mean(gradient, expected, own, what, world_size):
     assert gradient is not None, f"{what} is None; expected the mean over ranks."
     is_tensor(gradient, what, expected.shape, expected.dtype)
     assert gradient.isfinite().all(), (
-        f"{what} is NaN: under NCCL's rules, that is what a result holds until its all-reduce has been waited for."
+        f"{what} is NaN: under NCCL's rules, that is what a result holds until its all-reduce has been "
+        "waited for."
     )
     rtol = 1e-9 if expected.dtype == torch.float64 else 1e-4
     if expected.any() and not is_close(own, expected, rtol):

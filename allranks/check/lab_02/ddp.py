@@ -18,17 +18,23 @@ from allranks.check.lab_02.common import (
     gradients_of,
     is_close,
     is_mean,
-    told_on_ranks,
     tokens_of,
+    told_on_ranks,
 )
 from allranks.check.labs import drawn, is_written
 
 OPTIONS = {"lr": RATE, "betas": (0.8, 0.95), "weight_decay": 0.3}
-CAP = 200  # bytes that close a bucket
+CAP = 100  # bytes that close a bucket
 SAME = (
-    "All ranks must send the same messages in the same order. Here some ranks have no gradient for a branch that "
+    "All ranks must send the same messages in the same order. Here some ranks have no gradient for a branch "
+    "that "
     "others use. What waits in a bucket leaves first, with zeros for what is missing; the message that says "
     "which parameters were used comes after it."
+)
+UNSENT = (
+    "A bucket has not left: this rank has no gradient for some of its parameters, and finish() has to send "
+    "zeros "
+    "for them."
 )
 HINTS = {
     "doesn't require gradient": "A hook cannot be put on a parameter that needs no gradient: skip the frozen "
@@ -36,8 +42,10 @@ HINTS = {
     "before its wait()": "finish() has to wait for each bucket before it uses the result.",
     "still running": SAME,
     "exited": SAME,
-    "issue": SAME,
-    "NoneType": "This rank has no gradient for a branch that it did not use: send zeros for it.",
+    "one collective": SAME,
+    "zip()": UNSENT,
+    "NoneType": "A bucket left before all of its gradients were there: send zeros for a branch that this "
+    "rank did not use, and do not count what was ready in no_sync.",
 }
 
 
@@ -52,6 +60,7 @@ class Branching(nn.Module):
         self.wide = nn.Linear(6, 6).double()
         self.branches = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
         self.frozen = nn.Linear(6, 6).requires_grad_(False)
+        self.entered = {}  # the buffers that forward has seen
         self.silent, self.drift = nn.Parameter(torch.ones(2)), drift
         self.register_buffer("centre", torch.randn(6))
         self.register_buffer("scale", 1 + torch.rand(6), persistent=False)
@@ -116,6 +125,11 @@ def _by_torch():
     return _start(module)
 
 
+def _accumulating(rank):
+    """The branches of the first micro-batch: no later one uses branch 0."""
+    return (0, 1) if rank == 0 else (1,)
+
+
 class _Oops(Exception):
     pass
 
@@ -136,10 +150,15 @@ def _accumulated(answer):
     ddp.finish()
     module.zero_grad()
     with ddp.no_sync():
-        backward(1, (0,) if rank == 0 else ())
-        backward(2, ())
+        backward(6, (0, 1))
+    if sent[-1]:
+        return sent, {}, {}
+    module.zero_grad()
+    with ddp.no_sync():
+        backward(1, _accumulating(rank))
+        backward(2, (1,))
     own = gradients_of(module)
-    backward(3, ())
+    backward(3, (1,))
     ddp.finish()
     gradients = gradients_of(module)
     module.zero_grad()
@@ -177,19 +196,19 @@ def ddp(answer):
     def on_rank(with_torch):
         made = []
         with _noted(made):
-            trained, accumulated = _trained(answer), _accumulated(answer)
+            answer(_new(0).to(device_of_rank()), CAP)
+        if made:
+            return None
+        trained, accumulated = _trained(answer), _accumulated(answer)
         dist.barrier()
-        return bool(made), trained, accumulated, _by_torch() if with_torch else None
+        return trained, accumulated, _by_torch() if with_torch else None
 
     for world_size, options in WORLDS:
         ranks = told_on_ranks(HINTS, on_rank, world_size == 2, world_size=world_size, **options)
-        assert not any(made for made, *_ in ranks), (
-            "This is torch's own DistributedDataParallel; here you write it."
-        )
+        assert None not in ranks, "This is torch's own DistributedDataParallel; here you write it."
         expected = _in_one_process(world_size)
-        for rank, (_, trained, _, by_torch) in enumerate(ranks):
-            _is_training(*trained, expected, by_torch, rank, world_size)
-        for rank, (*_, accumulated, _) in enumerate(ranks):
+        _is_training([trained for trained, *_ in ranks], expected, [by_torch for *_, by_torch in ranks])
+        for rank, (_, accumulated, _) in enumerate(ranks):
             _is_accumulation(*accumulated, rank, world_size)
     return "Five steps of AdamW equal one process; on two ranks, they equal torch's DDP bit by bit."
 
@@ -222,27 +241,38 @@ def _mean(gradients, world_size):
     return sum(given) / world_size if given else None
 
 
-def _is_training(start, steps, end, expected, by_torch, rank, world_size):
-    case = f"On {world_size} ranks, rank {rank}"
-    for name, value in start.items():
-        assert value.equal(expected[0][name]), (
-            f"{case}'s {name}{' (frozen)' * name.startswith('frozen')} is not rank 0's after DDP(module, …): "
-            "all ranks start from rank 0's parameters, frozen ones too."
-        )
-    for step, ((gradients, buffers), (every, means, right)) in enumerate(zip(steps, expected[1], strict=True)):
-        what = f"{case}, step {step}"
-        for name, value in buffers.items():
-            note = " It is not persistent, so it is not in the state_dict." if name == "scale" else ""
-            assert is_close(value, right[name]), (
-                f"{what}: forward sees another buffer {name} than rank 0's. Each call outside no_sync gives all "
-                f"ranks rank 0's buffers first.{note}"
+def _is_training(ranks, expected, by_torch):
+    cases = [f"On {len(ranks)} ranks, rank {rank}" for rank in range(len(ranks))]
+    for case, (start, *_) in zip(cases, ranks, strict=True):
+        for name, value in start.items():
+            assert value.equal(expected[0][name]), (
+                f"{case}'s {name}{' (frozen)' * name.startswith('frozen')} is not rank 0's after "
+                "DDP(module, …): "
+                "all ranks start from rank 0's parameters, frozen ones too."
             )
-        for name, mean in means.items():
-            _is_gradient(gradients[name], mean, [own[name] for own in every], rank, f"{what}, gradient of {name}")
-    for name, value in end.items():
-        assert is_close(value, expected[2][name], 1e-4), f"{case}'s {name} differs from one process's."
-        assert by_torch is None or value.equal(by_torch[name]), (
-            f"{case}'s {name} is not torch's bit by bit: is the sum divided in the gradient's own dtype?"
+    for step, (every, means, buffers) in enumerate(expected[1]):
+        for case, (_, steps, _) in zip(cases, ranks, strict=True):
+            _are_buffers(steps[step][1], buffers, f"{case}, step {step}")
+        for rank, (case, (_, steps, _)) in enumerate(zip(cases, ranks, strict=True)):
+            for name, mean in means.items():
+                what = f"{case}, step {step}, gradient of {name}"
+                _is_gradient(steps[step][0][name], mean, [own[name] for own in every], rank, what)
+    for case, (*_, end), torchs in zip(cases, ranks, by_torch, strict=True):
+        for name, value in end.items():
+            assert is_close(value, expected[2][name], 1e-4), f"{case}'s {name} differs from one process's."
+            assert torchs is None or value.equal(torchs[name]), (
+                f"{case}'s {name} is not torch's bit by bit: is the sum divided in the gradient's own dtype?"
+            )
+
+
+def _are_buffers(seen, expected, case):
+    assert seen, f"{case}: the module itself was not called; DDP wraps the one that it is given, not a copy."
+    for name, value in seen.items():
+        note = " It is not persistent, so it is not in the state_dict." if name == "scale" else ""
+        assert is_close(value, expected[name]), (
+            f"{case}: forward sees another buffer {name} than rank 0's. Each call outside no_sync gives all "
+            "ranks "
+            f"rank 0's buffers first.{note}"
         )
 
 
@@ -257,13 +287,15 @@ def _is_gradient(gradient, mean, own, rank, what):
     if gradient is None:
         if not mean.any():
             raise AssertionError(
-                f"{what} is None; it was zeros, and a gradient of zeros is a gradient: AdamW decays the weight."
+                f"{what} is None; it was zeros, and a gradient of zeros is a gradient: AdamW decays the "
+                "weight."
             )
         raise AssertionError(
-            f"{what} is None{'' if own[rank] is not None else ', since this rank did not use it'}; every rank "
+            f"{what} is None{'' if own[rank] is not None else ', since this rank did not use it'}; every "
+            "rank "
             "needs the mean, or the ranks drift apart."
         )
-    if 1 < len(own) and len(given) < len(own) and mean.any():
+    if len(own) > 1 and len(given) < len(own) and mean.any():
         assert not is_close(gradient, sum(given) / len(given)), (
             f"{what} is the mean of the {len(given)} ranks that used it; the others count as zero."
         )
@@ -272,19 +304,22 @@ def _is_gradient(gradient, mean, own, rank, what):
 
 def _is_accumulation(sent, own, gradients, rank, world_size):
     case = f"On {world_size} ranks, rank {rank}"
-    usual, first, second, synced, after, after_error = sent
+    usual, in_no_sync, *others = sent
     assert usual, (
-        f"{case}: the gradients are right, but none is sent before backward ended: buckets leave when they are "
+        f"{case}: the gradients are right, but none is sent before backward ended: buckets leave when they "
+        "are "
         "full."
     )
-    assert not first and not second, f"{case} sends {first + second} messages inside no_sync; expected none."
+    assert not in_no_sync, f"{case} sends {in_no_sync} messages inside no_sync; expected none."
+    *_, after, after_error = others
     every = [_accumulated_alone(r) for r in range(world_size)]
     for name in gradients:
         mean = _mean([one[name] for one in every], world_size)
         local = own[name]
         if mean is not None and gradients[name] is not None and not is_close(gradients[name], mean):
             raise AssertionError(
-                f"{case}: after two micro-batches in no_sync and one outside, the gradient of {name} is not what "
+                f"{case}: after two micro-batches in no_sync and one outside, the gradient of {name} is not "
+                "what "
                 "they added up to. A bucket may leave only when the last micro-batch's gradients have come."
             )
         _is_gradient(
@@ -296,11 +331,13 @@ def _is_accumulation(sent, own, gradients, rank, world_size):
             f"{' (used in no_sync only)' * (local is not None and name.startswith('branches.0'))}",
         )
     assert after, f"{case}: after no_sync, nothing is sent during backward any more: it has to end."
-    assert after_error, f"{case}: after an error inside no_sync, nothing is sent any more: use try and finally."
+    assert after_error, (
+        f"{case}: after an error inside no_sync, nothing is sent any more: use try and finally."
+    )
 
 
 def _accumulated_alone(rank):
     module = _new(0, drift=0.0)
-    for step, branches in ((1, (0,) if rank == 0 else ()), (2, ()), (3, ())):
+    for step, branches in ((1, _accumulating(rank)), (2, (1,)), (3, (1,))):
         _step(module, module, rank, step, branches).backward()
     return gradients_of(module)

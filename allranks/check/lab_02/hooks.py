@@ -12,8 +12,8 @@ from allranks.check.lab_02.common import (
     gradients_of,
     in_two_backwards,
     is_mean,
-    told_on_ranks,
     tokens_of,
+    told_on_ranks,
     weights_of,
 )
 from allranks.check.labs import drawn, is_written
@@ -22,7 +22,8 @@ HINTS = {
     "doesn't require gradient": "A hook cannot be put on a parameter that needs no gradient: skip the frozen "
     "ones.",
     "before its wait()": "An asynchronous all-reduce has to be waited for before its result is used.",
-    "Invalid function argument": "A function that uses a loop variable finds its last value: take the parameter that torch gives "
+    "Invalid function argument": "A function that uses a loop variable finds its last value: take the "
+    "parameter that torch gives "
     "the hook.",
     "still running": "Every rank has to send the same gradients, in the same order.",
     "exited": "Every rank has to send the same gradients, in the same order.",
@@ -71,21 +72,25 @@ def hooks(answer):
                 for name, mean in expected[step].items():
                     is_mean(gradients[name], mean, own[name], where.format(name), world_size)
                 assert not others, (
-                    f"{case}: the gradients are right, but travel by {' and '.join(others)}; an all-reduce sends "
+                    f"{case}: the gradients are right, but travel by {' and '.join(others)}; an all-reduce "
+                    "sends "
                     "less."
                 )
                 late = [k for k, count in enumerate(sent) if count <= k]
                 assert len(late) < len(sent) - 1, (
-                    f"{case}: the gradients are right, but none of the gradients was sent before the last one was "
+                    f"{case}: the gradients are right, but none of the gradients was sent before the last "
+                    "one was "
                     "ready: give each parameter a hook that sends its own."
                 )
                 assert not late, (
-                    f"{case}: the gradients are right, but gradient {late[0] + 1} of {len(sent)} was not sent as "
+                    f"{case}: the gradients are right, but gradient {late[0] + 1} of {len(sent)} was not "
+                    "sent as "
                     "soon as it was ready."
                 )
                 assert total <= len(sent), (
                     f"{case}: the gradients are right, but there are {total} all-reduces for {len(sent)} "
-                    "gradients: some are sent more than once. (A tied weight is one parameter with two names.)"
+                    "gradients: some are sent more than once. (A tied weight is one parameter with two "
+                    "names.)"
                 )
     return "Each gradient is sent as soon as it is ready, once, and every rank has the mean."
 

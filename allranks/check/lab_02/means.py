@@ -16,7 +16,6 @@ from allranks.check.lab_02.common import (
     weights_of,
 )
 from allranks.check.labs import are_close, drawn, is_tensor, is_written, on_ranks
-from allranks.trace import trace
 
 INPUTS = (((), torch.float32), ((5,), torch.float32), ((2, 3), torch.float64))  # shape and dtype
 
@@ -151,23 +150,27 @@ def _are_few(calls, sums, given, case):
     dtypes = list(dict.fromkeys(g.dtype for g in given.values()))
     names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
     assert calls["all_reduce"] <= len(dtypes) + 1, (
-        f"{case}: all gradients are right, but took {calls['all_reduce']} all-reduces: put those of one dtype "
+        f"{case}: all gradients are right, but took {calls['all_reduce']} all-reduces: put those of one "
+        "dtype "
         f"({names}) into one vector, and send that."
     )
     others = set(calls) - {"all_reduce", "barrier"}
     assert not others, (
-        f"{case}: all gradients are right, but travelled by {' and '.join(sorted(others))}; expected all-reduces, "
+        f"{case}: all gradients are right, but travelled by {' and '.join(sorted(others))}; expected "
+        "all-reduces, "
         "whose messages do not grow with the number of ranks."
     )
     for dtype in dtypes:
         nbytes = sum(g.nbytes for g in given.values() if g.dtype == dtype)
         sent = max((n for n, d in sums if d == dtype), default=0)
         assert sent >= nbytes, (
-            f"{case}: all gradients are close, but those in {dtype} travelled in another dtype: torch.cat makes "
+            f"{case}: all gradients are close, but those in {dtype} travelled in another dtype: torch.cat "
+            "makes "
             "one dtype of two; a vector for each dtype keeps every digit and sends no byte too many."
         )
         assert sent <= 1.2 * nbytes + 400, (
-            f"{case}: all gradients are right, but a message of {sent} bytes is for {nbytes} bytes of gradients "
+            f"{case}: all gradients are right, but a message of {sent} bytes is for {nbytes} bytes of "
+            "gradients "
             f"in {dtype}: a vector for each dtype."
         )
 

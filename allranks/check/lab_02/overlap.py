@@ -15,7 +15,7 @@ HINTS = {"a second time": "One backward is enough: the events are recorded while
 
 
 class Averager:
-    """Sends the gradients of `model`: those numbered in `early` when they are ready, the others in finish()."""
+    """Sends gradients of `model`: those numbered in `early` when they are ready, the others in finish()."""
 
     def __init__(self, model, early, chatty):
         self.parameters, self.early, self.chatty = list(model.parameters()), early, chatty
@@ -81,7 +81,8 @@ def overlap(answer):
                 f"{case}: the list has an entry for each broadcast, too; only all-reduces carry gradients."
             )
             assert len(found) == len(expected), (
-                f"{case}: the list has {len(found)} entries for {len(expected)} all-reduces. Those in finish() "
+                f"{case}: the list has {len(found)} entries for {len(expected)} all-reduces. Those in "
+                "finish() "
                 "count too: is it called inside the `with`?"
             )
             before = [events[:k].count("product") for k, e in enumerate(events) if e == "all_reduce"]
