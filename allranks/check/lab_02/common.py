@@ -47,7 +47,7 @@ def multiple_of(value, expected):
 
 
 class Sent(trace):
-    """A `trace` that notes (bytes, dtype) of each all-reduce in `sums`, and its tensor's place in `places`."""
+    """A `trace` that notes (bytes, dtype) of each all-reduce in `sums`, and its tensor in `places`."""
 
     def __init__(self):
         super().__init__()
