@@ -26,6 +26,9 @@ from allranks.check.labs import is_written, on_ranks
 
 STAMP = "at (s)"
 IN_SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+FACTORS = {prefix: factor for prefix, factor in plotted.PREFIXES.items() if prefix} | {
+    "%": 100.0, "per": 100.0, "milli": 1e3, "micro": 1e6, "thousand": 1e-3, "million": 1e-6, "billion": 1e-9,
+}  # fmt: skip
 NUMBER = re.compile(r"(?<![\w.])\d+(?:[,\u202f]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -113,23 +116,19 @@ def _are_not_invented(columns, name, counted):
 
 
 def _numbers(rows, x, ys):
-    """What follows from the table: its values, and ratios and differences between rows, also in per cent."""
+    """What follows from the table: its values, and ratios and differences between rows and columns."""
     for name in ys:
         for row in rows:
             middles = statistics.median(row[name]), statistics.fmean(row[name])
             found = {*row[name], *middles, max(row[name]) - min(row[name])}
-            yield from (value * factor for value in found for factor in plotted.PREFIXES.values())
-            yield from (100 * statistics.pstdev(row[name]) / middles[1], max(row[name]) / min(row[name]))
+            yield from (*found, statistics.pstdev(row[name]) / middles[1], max(row[name]) / min(row[name]))
         for a, b in itertools.permutations(rows, 2):
             for middle in (statistics.median, statistics.fmean):
                 ratio = middle(a[name]) / middle(b[name])
                 share = ratio * b[x] / a[x] if _is_number(a[x]) and a[x] and _is_number(b[x]) else ratio
-                yield from (ratio, 100 * ratio, 100 * abs(ratio - 1), share, 100 * share)
-                gap = abs(middle(a[name]) - middle(b[name]))
-                yield from (gap * factor for factor in plotted.PREFIXES.values())
+                yield from (ratio, abs(ratio - 1), share, abs(middle(a[name]) - middle(b[name])))
     for row, (a, b) in itertools.product(rows, itertools.permutations(ys, 2)):
-        ratio = statistics.median(row[a]) / statistics.median(row[b])
-        yield from (ratio, 100 * ratio)
+        yield statistics.median(row[a]) / statistics.median(row[b])
 
 
 def _are_sentences(sentences, numbers, task):
@@ -141,7 +140,7 @@ def _are_sentences(sentences, numbers, task):
         assert len(words) >= 6 and text.strip()[-1] in ".!?", (
             f"Sentence {number} is {str(text)[:40]!r}: write a whole sentence, with a full stop."
         )
-        assert any(_follows(found, numbers) for found in NUMBER.findall(text)), (
+        assert any(_follows(found[0], text[found.end() :], numbers) for found in NUMBER.finditer(text)), (
             f"Sentence {number} has no number of two or more digits from the table, nor a ratio of two."
         )
     others = [part for part in re.split(r"(?<=[.!?])\s+", task) if part]
@@ -152,14 +151,20 @@ def _are_sentences(sentences, numbers, task):
         assert alike < 0.85, f"{one[:40]!r} repeats {other[:40]!r}: say something else about your numbers."
 
 
-def _follows(text, numbers):
-    """Whether the number in `text`, of two or more digits, is one of `numbers` as it would be rounded."""
+def _follows(text, tail, numbers):
+    """Whether `text`, of two or more digits, is one of `numbers` as it would be rounded.
+
+    The `tail` after it may begin with a prefix of a unit, or with %.
+    """
+    tail = tail.lstrip().replace("\u03bc", "µ")
+    factors = [factor for word, factor in FACTORS.items() if tail.startswith(word)]
     mantissa, _, exponent = re.sub(r"[,\u202f]", "", text).partition("e")
     value, digits = float(f"{mantissa}e{exponent or 0}"), mantissa.replace(".", "").lstrip("0")
     last = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
     if "." not in mantissa:
         last *= 10.0 ** (len(mantissa) - len(mantissa.rstrip("0"))) if len(mantissa.strip("0")) > 1 else 1.0
-    return len(digits) >= 2 and any(abs(value - one) <= 0.51 * last + 1e-3 * abs(one) for one in numbers)
+    scaled = (number * factor for number in numbers for factor in (1.0, *factors))
+    return len(digits) >= 2 and any(abs(value - one) <= 0.51 * last + 1e-3 * abs(one) for one in scaled)
 
 
 def _is_number(value):

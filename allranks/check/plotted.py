@@ -70,7 +70,9 @@ def _ratios(rows, x, name, ratio_to):
 
 def _lacks(axis, label, prefix, unit):
     """What is missing in the label of an axis that shows `unit` with `prefix`; None if nothing is."""
-    if label.strip() and (prefix + unit).replace(" ", "") in label.replace(" ", ""):
+    words = label.replace("$\\mu$", "µ").replace("\u03bc", "µ").strip()
+    pattern = rf"(?<![^\W\d_]){prefix}\s*{re.escape(unit)}(?![^\W\d_])"  # not as a part of a word
+    if words and (re.search(pattern, words) or not unit):
         return None
     return f"The {axis} axis has the label {label!r}; say what it shows, in {prefix + unit or 'words'}."
 
