@@ -19,7 +19,7 @@ from allranks.grading import report, supervisor
 LABS = Path(__file__).resolve().parents[1] / "notebooks" / "labs"
 TASKS = {
     "multi_gpu_setup": (7, "report"),
-    "ddp_training": (7, "fit"),
+    "ddp_training": (12, "fit"),
     "fsdp": (7, "held"),
     "mixed_precision": (7, "cross_entropy"),
     "deepspeed": (8, "excess"),

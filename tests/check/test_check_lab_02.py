@@ -25,6 +25,7 @@ TASKS = {
     "evaluate": ("evaluate",),
     "checkpoint": ("save", "load"),
     "fit": ("fit",),
+    "bucket_sizes": ("table", "plot", "reflection"),
 }
 
 

@@ -247,7 +247,9 @@ def milestone(
     save,
     load,
     trainer,
-    *measurement,
+    table,
+    plot,
+    reflection,
 ):
     """Try every task, and then all of them together: the running model, trained, stopped and resumed."""
     data, held_out, batch_size, seed = digits()[900:980], digits()[1200:1230], 24, 8
@@ -326,7 +328,7 @@ def milestone(
             ("everybody counts once", evaluate, score),
             ("a checkpoint", checkpoint, save, load),
             ("the trainer", fit, trainer),
-            ("a measurement", bucket_sizes, *measurement),
+            ("a measurement", bucket_sizes, table, plot, reflection),
         ],
         whole,
         "your own DDP, and a trainer that stops, resumes on other ranks, and equals one process throughout.",
