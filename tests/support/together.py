@@ -83,7 +83,9 @@ def verdicts(tries):
             kinds = {}
             for attempt in waiting:
                 _, _, options = attempt.wanted
-                kind = attempt if attempt.fails else (options["world_size"], options["backend"])
+                kind = (
+                    attempt if attempt.fails else tuple(map(options.get, ("world_size", "backend", "rules")))
+                )
                 kinds.setdefault(kind, []).append(attempt)
             for together in kinds.values():
                 _launch_together(together)

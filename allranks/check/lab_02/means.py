@@ -7,6 +7,7 @@ from torch import nn
 
 from allranks.check import exercise
 from allranks.check.lab_02.common import (
+    Sent,
     all_on_ranks,
     device_of_rank,
     is_close,
@@ -15,7 +16,6 @@ from allranks.check.lab_02.common import (
     weights_of,
 )
 from allranks.check.labs import are_close, drawn, is_tensor, is_written, on_ranks
-from allranks.trace import trace
 
 INPUTS = (((), torch.float32), ((5,), torch.float32), ((2, 3), torch.float64))  # shape and dtype
 
@@ -68,18 +68,19 @@ def reduce_mean(answer):
 
 
 class Detours(nn.Module):
-    """A tied embedding, frozen weights, a layer that no rank uses and one that only some ranks use."""
+    """Tied, frozen and fp64 weights, a layer that no rank uses and one that only some ranks use."""
 
     def __init__(self):
         super().__init__()
         self.detour = nn.Linear(5, 5)
         self.token, self.head = nn.Embedding(7, 5), nn.Linear(5, 7, bias=False)
         self.head.weight = self.token.weight
-        self.frozen = nn.Linear(5, 5).requires_grad_(False)
+        self.frozen, self.wide = nn.Linear(5, 5).requires_grad_(False), nn.Linear(5, 5).double()
         self.unused, self.silent = nn.Linear(5, 3), nn.Parameter(torch.ones(2))
 
     def forward(self, tokens, detour):
         x = self.frozen(self.token(tokens)) + 0 * self.silent.sum()  # a gradient of zeros is a gradient
+        x = x + self.wide(x.double()).to(x.dtype)
         return F.cross_entropy(self.head(x + self.detour(x) if detour else x), tokens)
 
 
@@ -107,17 +108,17 @@ def _with_gradients(kind, rank, device="cpu"):
 
 @exercise
 def average_gradients(answer):
-    """`answer(model)` makes every gradient the mean over ranks, in two all-reduces at most."""
+    """`answer(model)` makes every gradient the mean over ranks: one all-reduce a dtype, and a small one."""
     is_written(answer)
 
     def on_rank(kind):
         model = _with_gradients(kind, dist.get_rank(), device_of_rank())
         before = weights_of(model)
-        with trace() as counted:
+        with Sent() as counted:
             answer(model)
         dist.barrier()
         gradients = {name: plain(p.grad) for name, p in model.named_parameters()}
-        return gradients, torch.equal(weights_of(model), before), counted.calls
+        return gradients, torch.equal(weights_of(model), before), (counted.calls, counted.sums)
 
     hints = {
         "chain": "",
@@ -126,28 +127,52 @@ def average_gradients(answer):
         "same messages.",
         "before": "No rank has any gradient before the first backward.",
     }
-    messages = []
+    strict = {"backend": "gloo", "rules": "nccl"}
     for kind, world_size in (("chain", 2), ("none", 3), ("some", 4), ("before", 2)):
         own = [
             {name: p.grad for name, p in _with_gradients(kind, rank).named_parameters()}
             for rank in range(world_size)
         ]
-        results = all_on_ranks(hints[kind], on_rank, kind, world_size=world_size)
+        options = strict if kind == "none" else {}
+        results = all_on_ranks(hints[kind], on_rank, kind, world_size=world_size, **options)
         for rank, (gradients, unchanged, _) in enumerate(results):
             assert unchanged, f"On rank {rank} the weights have changed; average only their gradients."
             for name, gradient in gradients.items():
                 _is_mean(gradient, name, rank, [gradients_of_rank[name] for gradients_of_rank in own])
-        messages += [calls for *_, calls in results]
-    most = max(calls["all_reduce"] for calls in messages)
-    assert most <= 2, (
-        f"All gradients are right, but took {most} all-reduces: put them into one vector, and send that."
-    )
-    others = {kind for calls in messages for kind in calls} - {"all_reduce", "barrier"}
-    assert not others, (
-        f"All gradients are right, but travelled by {' and '.join(sorted(others))}; expected at most two "
-        "all-reduces, whose messages do not grow with the number of ranks."
-    )
+        given = {name: g for ranks in own for name, g in ranks.items() if g is not None}
+        for rank, (*_, sent) in enumerate(results):
+            _are_few(*sent, given, f"On {world_size} ranks, rank {rank}")
     return "Every gradient is the mean over ranks; what is None on all ranks stays None."
+
+
+def _are_few(calls, sums, given, case):
+    """Fail unless the gradients `given` travelled in one all-reduce for each dtype, and one small one."""
+    dtypes = list(dict.fromkeys(g.dtype for g in given.values()))
+    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+    assert calls["all_reduce"] <= len(dtypes) + 1, (
+        f"{case}: all gradients are right, but took {calls['all_reduce']} all-reduces: put those of one "
+        "dtype "
+        f"({names}) into one vector, and send that."
+    )
+    others = set(calls) - {"all_reduce", "barrier"}
+    assert not others, (
+        f"{case}: all gradients are right, but travelled by {' and '.join(sorted(others))}; expected "
+        "all-reduces, "
+        "whose messages do not grow with the number of ranks."
+    )
+    for dtype in dtypes:
+        nbytes = sum(g.nbytes for g in given.values() if g.dtype == dtype)
+        sent = max((n for n, d in sums if d == dtype), default=0)
+        assert sent >= nbytes, (
+            f"{case}: all gradients are close, but those in {dtype} travelled in another dtype: torch.cat "
+            "makes "
+            "one dtype of two; a vector for each dtype keeps every digit and sends no byte too many."
+        )
+        assert sent <= 1.2 * nbytes + 400, (
+            f"{case}: all gradients are right, but a message of {sent} bytes is for {nbytes} bytes of "
+            "gradients "
+            f"in {dtype}: a vector for each dtype."
+        )
 
 
 def _is_mean(gradient, name, rank, own):

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler
 
 from allranks.check import exercise, labs
+from allranks.check.lab_02.buckets import buckets
 from allranks.check.lab_02.common import RATE, device_of_rank, new_gpt, quoted
+from allranks.check.lab_02.ddp import ddp
+from allranks.check.lab_02.hooks import hooks
 from allranks.check.lab_02.loading import loader
 from allranks.check.lab_02.means import average_gradients, reduce_mean
+from allranks.check.lab_02.overlap import overlap
 from allranks.check.lab_02.saving import checkpoint, saved_otherwise
 from allranks.check.lab_02.stepping import evaluate, train_step
 from allranks.check.labs import digits, is_written, on_ranks
+from allranks.check.measured import by_form
 from allranks.launch import LaunchError
 from allranks.model import GPT, loss_of
 
@@ -210,7 +216,41 @@ def fit(answer):
     return "2 epochs on 3 ranks, stop, 1 more on 2: the losses and scores of one process that never stopped."
 
 
-def milestone(mean, make_loader, in_epoch, average, step, score, save, load, trainer):
+CAPS = (1, 10**9)  # bytes that close a bucket: each gradient alone, and all in one
+TASK = (  # what the page asks, so that no sentence repeats it
+    "Which bucket size is the fastest, and by which factor does it beat the slowest? "
+    "How far apart are the repeats of one row? "
+    "What would change with more ranks, or on a slower network?"
+)
+
+
+@exercise
+def bucket_sizes(table, plot, reflection):
+    """Seconds a step by bucket size: a table, a plot of it, and three sentences."""
+    return by_form(
+        table, plot, reflection, x="bucket (B)", y="step (s)", xs=CAPS, repeats=5, ratio_to=CAPS[1], task=TASK
+    )
+
+
+def milestone(
+    mean,
+    average,
+    in_backward,
+    packed,
+    buckets_of,
+    left,
+    ddp_of,
+    make_loader,
+    in_epoch,
+    step,
+    score,
+    save,
+    load,
+    trainer,
+    table,
+    plot,
+    reflection,
+):
     """Try every task, and then all of them together: the running model, trained, stopped and resumed."""
     data, held_out, batch_size, seed = digits()[900:980], digits()[1200:1230], 24, 8
     stop, end = 2, 4
@@ -227,15 +267,17 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
         return _floats(returned), batches
 
     def by_hand():
-        torch.manual_seed(60)
+        torch.manual_seed(60 + dist.get_rank())
         model = GPT().to(device_of_rank())
+        ddp = ddp_of(model, 100_000)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
         losses = []
         for batch in in_epoch(make_loader(data, batch_size, seed), 0):
-            loss = loss_of(model, batch)
+            tokens = batch.to(device_of_rank())
+            loss = F.cross_entropy(ddp(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
             optimizer.zero_grad()
             loss.backward()
-            average(model)
+            ddp.finish()
             optimizer.step()
             losses.append(mean(loss).item())
         return losses
@@ -266,7 +308,7 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
                     )
         for rank, values in enumerate(on_ranks(by_hand)):
             assert _agree(values, losses[: len(values)]), (
-                f"With gradients averaged by hand, the losses on rank {rank} differ from one process's."
+                f"With your DDP, the losses on rank {rank} differ from one process's."
             )
         return (
             f"{end} epochs of the running model, {stop} on 4 ranks and {end - stop} on 2: all {len(losses)} "
@@ -276,13 +318,18 @@ def milestone(mean, make_loader, in_epoch, average, step, score, save, load, tra
     labs.milestone(
         [
             ("a mean over ranks", reduce_mean, mean),
+            ("all gradients in one message", average_gradients, average),
+            ("a hook for each gradient", hooks, in_backward),
+            ("buckets", buckets, packed, buckets_of),
+            ("overlap, proved", overlap, left),
+            ("unused parameters and accumulation", ddp, ddp_of),
             ("a loader for ranks", loader, make_loader, in_epoch),
-            ("gradients by hand", average_gradients, average),
             ("a step with micro-batches", train_step, step),
             ("everybody counts once", evaluate, score),
             ("a checkpoint", checkpoint, save, load),
             ("the trainer", fit, trainer),
+            ("a measurement", bucket_sizes, table, plot, reflection),
         ],
         whole,
-        "a trainer that stops, resumes on other ranks, and equals one process throughout.",
+        "your own DDP, and a trainer that stops, resumes on other ranks, and equals one process throughout.",
     )
