@@ -23,6 +23,7 @@ NAMES = (
     "context_parallel",
     "experts",
     "mesh",
+    "layout",
     "decode",
     "serving",
     "traces",

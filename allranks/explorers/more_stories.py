@@ -67,6 +67,47 @@ MORE = {
             "Click ranks to see whom they talk to. Then bring the time below a second by the order alone.",
         ),
     ),
+    "layout": (
+        (
+            "Tensor groups",
+            {"pipeline": 1},
+            "Eight devices share each matrix. The states of their part alone do not fit.",
+        ),
+        (
+            "Stages too",
+            {},
+            "Eight stages as well. It fits, and the step waits for the pipeline to fill and drain.",
+        ),
+        (
+            "The surprise",
+            {"tensor": 32, "pipeline": 2},
+            "As many parts of the model, and twice the time: tensor groups leave their node.",
+        ),
+        (
+            "The other way",
+            {"tensor": 2, "pipeline": 32},
+            "Short messages, long pipeline: the bubble grows, and uneven stages wait for one another.",
+        ),
+        (
+            "Today",
+            {"stage": 1, "recomputation": "selective", "chunks": 2, "software": "today"},
+            "ZeRO shares the optimizer states, only attention is recomputed, and some messages hide.",
+        ),
+        (
+            "Your turn",
+            {
+                "model": "llama3-405b",
+                "device": "h100",
+                "devices": 16_384,
+                "batch": 2048,
+                "pipeline": 1,
+                "stage": 1,
+                "recomputation": "none",
+                "software": "today",
+            },
+            "Take the best change until none is left. Then find a layout that is faster still.",
+        ),
+    ),
     "buckets": (
         (
             "All in one",

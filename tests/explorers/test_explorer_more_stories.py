@@ -7,7 +7,7 @@ from allranks import failures, inference, profiles
 from allranks.collectives import bucketed_backward
 from allranks.compression import METHODS, cost, elements_of, power_sgd_elements
 from allranks.compression import seconds as compressed_seconds
-from allranks.explorers import compression, decode, goodput, serving
+from allranks.explorers import compression, decode, goodput, layout, serving
 from allranks.hardware import LINKS
 from allranks.local_updates import table_utilization
 from allranks.memory import ddp_buckets
@@ -319,3 +319,38 @@ def test_traces():
     assert len(made["Many small ones"][0].collectives) > 5 * len(made["Healthy"][0].collectives)
     assert late["Your turn"] is None
     assert sum(each.waiting > 0.2 * each.whole for each in shares["Your turn"]) == 2
+
+
+# ---- layout ----
+
+
+def priced(title, **changed):
+    return layout.priced({**state("layout", title), **changed})
+
+
+def test_layout():
+    tensor = priced("Tensor groups")
+    assert tensor.layout.tp == 8 and tensor.memory.optimizer > tensor.capacity and not tensor.fits
+    stages = priced("Stages too")
+    assert stages.fits and stages.parts.bubble > 0 and stages.layout.pp == 8
+    far = priced("The surprise")
+    assert far.layout.tp * far.layout.pp == stages.layout.tp * stages.layout.pp
+    assert far.seconds > 2 * stages.seconds and far.parts.limit == "tensor"
+    long = priced("The other way")
+    assert long.communication.tensor < stages.communication.tensor / 2
+    assert long.parts.bubble > 4 * stages.parts.bubble
+    assert long.parts.imbalance > 4 * stages.parts.imbalance
+    today = priced("Today")
+    assert today.fits and today.seconds < stages.seconds
+    assert today.memory.optimizer < stages.memory.optimizer / 8
+    assert 0 < today.parts.exposed < today.communication.seconds
+    assert today.parts.recomputation < stages.parts.recomputation / 8
+    given = state("layout", "Your turn")
+    assert not layout.priced(given).fits
+    while found := layout.better(layout.priced(given), layout.moves(given)):
+        name, value, _, _ = found[0]
+        given = {**given, name: value}
+    last = layout.priced(given)
+    assert last.fits
+    other = priced("Your turn", pipeline=4, chunks=4, recomputation="full")
+    assert other.fits and other.seconds < last.seconds
