@@ -45,6 +45,7 @@ QUESTIONS = {
     ),
     "experts": ("Which tokens are dropped, and how many slots are empty?", ("factor", "skew", "top_k")),
     "mesh": ("Which ranks talk to one another, and over which links?", ("axis", "order", "rank")),
+    "roofline": ("What bounds an operation: arithmetic, or memory?", ("operation", "tokens", "device")),
     "layout": (
         "How should this model be divided over these devices?",
         ("tensor", "pipeline", "stage"),

@@ -67,6 +67,38 @@ MORE = {
             "Click ranks to see whom they talk to. Then bring the time below a second by the order alone.",
         ),
     ),
+    "roofline": (
+        (
+            "A large product",
+            {},
+            "Many tokens share each weight: the point lies right of the ridge, under the flat roof.",
+        ),
+        (
+            "One token",
+            {"tokens": 1},
+            "The same weights are read for a single token. Nearly all of the time, arithmetic waits.",
+        ),
+        (
+            "The surprise",
+            {"operation": "addition"},
+            "As many tokens as at first, and a lower share than one token: no size helps an addition.",
+        ),
+        (
+            "Half the bits",
+            {"tokens": 128, "dtype": "fp8"},
+            "Half the bytes and twice the peak: the point and the ridge move alike, and the share stays.",
+        ),
+        (
+            "The limit",
+            {"operation": "decode", "model": "llama3-8b", "past": 8192, "tokens": 32},
+            "Sequences share the weights, but not their caches: with long ones, decode stays far left.",
+        ),
+        (
+            "Your turn",
+            {"tokens": 64},
+            "Find the fewest tokens that reach the flat roof. Then do the same on other devices.",
+        ),
+    ),
     "layout": (
         (
             "Tensor groups",

@@ -7,11 +7,12 @@ from allranks import failures, inference, profiles
 from allranks.collectives import bucketed_backward
 from allranks.compression import METHODS, cost, elements_of, power_sgd_elements
 from allranks.compression import seconds as compressed_seconds
-from allranks.explorers import compression, decode, goodput, layout, serving
+from allranks.explorers import compression, decode, goodput, layout, roofline, serving
 from allranks.hardware import LINKS
 from allranks.local_updates import table_utilization
 from allranks.memory import ddp_buckets
 from allranks.precision import lost, number_format, spacing
+from allranks.roofline import reached
 from allranks.topology.experts import place_experts
 from allranks.topology.placement import Level, place
 from allranks.topology.tensor import tensor_calls, tensor_matrices
@@ -354,3 +355,29 @@ def test_layout():
     assert last.fits
     other = priced("Your turn", pipeline=4, chunks=4, recomputation="full")
     assert other.fits and other.seconds < last.seconds
+
+
+# ---- roofline ----
+
+
+def under_the_roof(title, **changed):
+    given = {**state("roofline", title), **changed}
+    sizes = [given[name] for name in ("model", "inner", "columns", "past")]
+    one = roofline.counted(given["operation"], given["tokens"], roofline.DTYPES[given["dtype"]], *sizes)
+    return reached(one, given["device"], given["dtype"])
+
+
+def test_roofline():
+    large, single = under_the_roof("A large product"), under_the_roof("One token")
+    assert large.share == 1 and single.share < 0.01
+    added = under_the_roof("The surprise")
+    assert added.share < single.share
+    assert added.share == pytest.approx(under_the_roof("The surprise", tokens=1).share)
+    half, whole = under_the_roof("Half the bits"), under_the_roof("Half the bits", dtype="bf16")
+    assert half.share == pytest.approx(whole.share, rel=1e-3) and half.share < 1
+    assert half.seconds == pytest.approx(whole.seconds / 2)
+    limit = under_the_roof("The limit")
+    assert limit.share < 0.1 and limit.memory * 3.35e12 < 80e9
+    assert under_the_roof("The limit", tokens=8192).share < 0.1
+    assert under_the_roof("The limit", tokens=8192, past=128).share > 0.5
+    assert under_the_roof("Your turn").share < 1

@@ -341,6 +341,14 @@ HERE = {
     "plan.(collective_seconds|bus_bandwidth).nbytes": whole(1, 10**9),
     "plan.(collective_seconds|bus_bandwidth).switch": choice(False, True),
     "interleaving.*.work": choice(0.0, 1.5, 3),
+    "roofline.product.(m|k|n|times)": whole(1, 4096),
+    "roofline.addition.elements": whole(1, 10**9),
+    "roofline.(product|addition).element": choice(0.5, 1, 2, 4),
+    "roofline.reached.operation": choice("product(2048, 12288, 49152, 2)", "addition(64, 2)").map(
+        lambda made: f"roofline.{eval(made)}"
+    ),
+    "roofline.reached.accelerator": choice("h100", "b200", "a100-80gb"),
+    "roofline.reached.dtype": choice("bf16", "fp8", "fp32"),
     "plan.beside.mesh": choice((("tp", 2), ("dp", 4)), (("tp", 1), ("cp", 3), ("dp", 2), ("pp", 4))),
     "plan.beside.axis": choice("tp", "dp", "pp"),
     "plan.kernels.accelerator": st.just("hardware.ACCELERATORS['h100']"),
@@ -548,6 +556,8 @@ OBJECTS = {
     "inference.Step": st.just("inference.step(transformer.PRESETS['llama3-8b'], 1, 100, 7)"),
     "streams.Judge": choice(0, 64).map(lambda buffered: f"streams.Judge(4, {buffered})"),
     "topology.Network": st.just("topology.fat_tree(8, 2)"),
+    "roofline.Operation": st.just("roofline.Operation(24, 48)"),
+    "roofline.Reached": st.just("roofline.Reached(0.5, 1.0, 2.0, 100.0)"),
     "plan.Communication": st.just("plan.Communication(1.0, 0.0, 0.5, 0.25, 2.0)"),
     "plan.Parts": choice(0.0, 0.5, 3.0).map(
         lambda tensor: f"plan.Parts(3.25, 1.0, 0.0, {tensor}, 0.0, 0.0, 0.25, 2.0, 0.125, 0.0)"
