@@ -11,6 +11,7 @@ from .controls import settings
 from .svg import NARROW, WIDE
 
 NAMES = (
+    "strategies",
     "roofline",
     "all_reduce",
     "precision",

@@ -45,6 +45,10 @@ QUESTIONS = {
     ),
     "experts": ("Which tokens are dropped, and how many slots are empty?", ("factor", "skew", "top_k")),
     "mesh": ("Which ranks talk to one another, and over which links?", ("axis", "order", "rank")),
+    "strategies": (
+        "What does each rank hold, and what must it send, if a network is cut?",
+        ("strategy", "step", "tokens"),
+    ),
     "roofline": ("What bounds an operation: arithmetic, or memory?", ("operation", "tokens", "device")),
     "layout": (
         "How should this model be divided over these devices?",

@@ -67,6 +67,38 @@ MORE = {
             "Click ranks to see whom they talk to. Then bring the time below a second by the order alone.",
         ),
     ),
+    "strategies": (
+        (
+            "Data",
+            {},
+            "All weights on each rank, and a quarter of the tokens. Gradients are summed, once a step.",
+        ),
+        (
+            "Sharded states",
+            {"strategy": "sharded"},
+            "A quarter of each layer on each rank. A layer is gathered, used, dropped, and gathered again.",
+        ),
+        (
+            "Tensor",
+            {"strategy": "tensor"},
+            "The same quarters, but they stay. Every rank sees all tokens, and activations travel.",
+        ),
+        (
+            "Pipeline",
+            {"strategy": "pipeline", "step": 1},
+            "One whole layer on each rank. At first a single rank can send, and only to its neighbour.",
+        ),
+        (
+            "Sequence",
+            {"strategy": "sequence"},
+            "Tensor's quarters, and a quarter of the tokens: gathered before each layer, cut after it.",
+        ),
+        (
+            "Experts",
+            {"strategy": "experts"},
+            "The layers stand side by side. A token travels to the one that it visits, and back.",
+        ),
+    ),
     "roofline": (
         (
             "A large product",

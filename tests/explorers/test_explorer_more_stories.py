@@ -3,7 +3,7 @@
 import pytest
 from test_explorer_stories import state
 
-from allranks import failures, inference, profiles
+from allranks import failures, inference, profiles, strategies
 from allranks.collectives import bucketed_backward
 from allranks.compression import METHODS, cost, elements_of, power_sgd_elements
 from allranks.compression import seconds as compressed_seconds
@@ -381,3 +381,26 @@ def test_roofline():
     assert under_the_roof("The limit", tokens=8192).share < 0.1
     assert under_the_roof("The limit", tokens=8192, past=128).share > 0.5
     assert under_the_roof("Your turn").share < 1
+
+
+# ---- strategies ----
+
+
+def test_strategies():
+    shown = {title: state("strategies", title) for title in ("Data", "Sharded states", "Tensor", "Pipeline")}
+    shown |= {title: state("strategies", title) for title in ("Sequence", "Experts")}
+    assert [given["strategy"] for given in shown.values()] == list(strategies.STRATEGIES)
+    made = {title: strategies.calls(given["strategy"]) for title, given in shown.items()}
+    holds = {title: strategies.holds(given["strategy"], 1) for title, given in shown.items()}
+    assert len(made["Data"]) == 1 and holds["Data"] == ((1,), ((0, 1, 2, 3),) * 4)
+    for title in ("Sharded states", "Tensor", "Sequence"):
+        assert holds[title][1] == ((1,),) * 4
+    gathered = [call.phase for call in made["Sharded states"] if call.operation == "all_gather"]
+    assert gathered == ["forward"] * 4 + ["backward"] * 4
+    assert holds["Tensor"][0] == (0, 1, 2, 3)
+    assert {call.carries for call in made["Tensor"]} == {"activations"}
+    assert len(made["Pipeline"][0].pairs) == 1
+    assert all(abs(a - b) == 1 for call in made["Pipeline"] for a, b in call.pairs)
+    assert holds["Sequence"][0] == (1,)
+    assert [call.operation for call in made["Sequence"][:2]] == ["all_gather", "reduce_scatter"]
+    assert [call.operation for call in made["Experts"]] == ["all_to_all"] * 4
