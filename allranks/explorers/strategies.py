@@ -45,11 +45,14 @@ def draw(width, *, strategy, step, tokens, neurons, hidden):
     now = made[step - 1] if step else None
     held, each = states_bytes(strategy, hidden, neurons), sent_bytes(strategy, **sizes)
     top, cell = 46, (22 if width == WIDE else 17)
-    marks = [text(0, 14, headline(now, step, len(made)), bold=True)]
+    said_now = headline(now, step, len(made))
+    said_now = (said_now,) if width == WIDE else said_now.split(": ", 1)
+    down = 17 * (width != WIDE)
+    marks = [text(0, 14 + 17 * i, part, bold=True) for i, part in enumerate(said_now)]
     keys = "top row: parts of the tokens; below: parts of four layers; pale: only for this call"
     for i, part in enumerate((keys,) if width == WIDE else keys.split("; pale")):
-        marks.append(text(0, 32 + 16 * i, part if not i else f"pale{part}", size=12, ink="ink-soft"))
-    top += 0 if width == WIDE else 16
+        marks.append(text(0, 32 + down + 16 * i, part if not i else f"pale{part}", size=12, ink="ink-soft"))
+    top += 0 if width == WIDE else 33
     for rank in range(RANKS):
         marks += column(width, top, cell, rank, strategy, now)
     middle = top + 26 + 5 * cell + 42
@@ -181,7 +184,7 @@ def words_of(call, step):
     """A call in words."""
     operation = SHAPES[call.operation][0]
     where = f", layer {call.layer + 1}" if call.layer is not None else ""
-    return f"{step}: {call.phase}{where}: {operation} of {call.carries}, {said_bytes(call.nbytes)}"
+    return f"{step}, {call.phase}{where}: {operation} of {call.carries}, {said_bytes(call.nbytes)}"
 
 
 def said(strategy, made, held, each, now, step):

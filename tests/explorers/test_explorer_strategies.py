@@ -21,7 +21,7 @@ def test_every_call_is_a_step_with_its_words_and_an_arrow_for_each_message(strat
     for step, call in enumerate(made, 1):
         shown = drawn(width, strategy=strategy, step=step)
         assert f"{call.nbytes:,.0f} B" in shown["svg"]
-        assert f"Call {step}: {call.phase}" in shown["text"]
+        assert f"Call {step}, {call.phase}" in shown["text"]
         assert shown["svg"].count("<path") - before == 2 * len(call.pairs)
         assert shown["result"][0] == f"{max(strategies.sent_bytes(strategy)):,.0f} B"
 

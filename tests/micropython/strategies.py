@@ -347,7 +347,7 @@ HERE = {
     "strategies.*.ranks": choice(2, 4),
     "strategies.*.rank": choice(0, 1),
     "strategies.*.element": choice(2, 4),
-    "strategies.sent_bytes.sizes": choice({}, {"tokens": 32}),
+    "strategies.sent_bytes.sizes": st.fixed_dictionaries({"tokens": choice(4, 32)}),
     "roofline.product.(m|k|n|times)": whole(1, 4096),
     "roofline.addition.elements": whole(1, 10**9),
     "roofline.(product|addition).element": choice(0.5, 1, 2, 4),
