@@ -10,6 +10,7 @@ from ..transformer import PRESETS, parameters
 from ..transformer.sizes import Transformer
 from .controls import Choice, Integer, Scale, powers_of_two
 from .layout_chart import changes, chart, mesh_rows, places
+from .lettering import legible
 from .svg import WIDE, marks_over, picture, text
 from .words import counted, percent, scaled, seconds
 
@@ -82,7 +83,7 @@ def draw(width, **given):
     right, bottom_right, offers = changes(width, below, now, found)
     bottom = max(bottom, bottom_right)
     return {
-        "svg": picture(width, bottom, head, marks, left, right),
+        "svg": legible(picture(width, bottom, head, marks, left, right), width),
         "text": said(given, now, found, name),
         "marks": marks_over(width, bottom, over + axes + offers),
         "result": result(now),

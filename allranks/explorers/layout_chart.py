@@ -113,7 +113,7 @@ def places(width, top, now, tried):
 
 def mesh_rows(width, top, rows):
     """Whom device 0 talks to, axis by axis, on the first two nodes; (marks, where they end, places)."""
-    cell, left, end = (13, 70, 400) if width == WIDE else (10, 66, width)
+    cell, left, end = (13, 76, 420) if width == WIDE else (10, 66, width)
     marks = [text(0, top + 12, "whom device 0 talks to; the step waits", size=12, ink="ink-soft")]
     touch, y = [], top + 22
     for letter, part, size, mine, members, waits in rows:
@@ -123,7 +123,7 @@ def mesh_rows(width, top, rows):
             fill = ("ink" if not rank else "comm") if own and size > 1 else "idle"
             marks.append(block(x, y + 2, cell - 1.5, 14, fill))
         link = "" if size == 1 else "in a node" if members == size else "network"
-        marks.append(text(left + 16 * cell + 14, y + 13, link, size=12, ink="ink-soft"))
+        marks.append(text(left + 16 * cell + 12, y + 13, link, size=12, ink="ink-soft"))
         took = seconds(waits) if waits else "–"
         marks.append(text(end, y + 13, took, "end", 12, "ink" if waits else "ink-soft"))
         where = "nobody" if size == 1 else f"{size} devices, {members} of them in a node"
@@ -135,7 +135,7 @@ def mesh_rows(width, top, rows):
 
 def changes(width, top, now, found):
     """The best changes of one setting; (marks, where they end, places)."""
-    x, most = (430, 4) if width == WIDE else (0, 3)
+    x, most = (442, 4) if width == WIDE else (0, 3)
     says = "faster, by one change" if now.fits else "by one change"
     marks, touch, y = [text(x, top + 12, says, size=12, ink="ink-soft")], [], top + 22
     if not found:

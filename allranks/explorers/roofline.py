@@ -11,6 +11,7 @@ from ..inference.roofline import step
 from ..roofline import Operation, addition, product, reached
 from ..transformer import PRESETS
 from .controls import Choice, Scale, powers_of_two
+from .lettering import legible
 from .svg import WIDE, block, circle, line, mark, marks_over, number, path, picture, rectangle, text
 from .words import figures, percent, scaled, seconds
 
@@ -81,7 +82,7 @@ def draw(width, *, operation, tokens, device, dtype, model, inner, columns, past
     named = dict(DEVICES)[device]
     head = f"{dict(OPERATIONS)[operation]}, {dtype}, {named}"
     return {
-        "svg": picture(width, bottom, text(0, 14, head, bold=True), marks, times),
+        "svg": legible(picture(width, bottom, text(0, 14, head, bold=True), marks, times), width),
         "text": said(one, now, operation, tokens, device, dtype),
         "marks": marks_over(width, bottom, over),
         "result": result(now),
@@ -175,14 +176,14 @@ def place(axes, one, device, dtype):
 def points(axes, shown, operation, device, dtype):
     """A point for each operation, the chosen one large, with its name where there is room."""
     level = axes.y(peak(device, dtype))
-    marks, taken = [], [(axes.width - 150, level, axes.width, level + 20)]
+    marks, taken = [], [(axes.width - 165, level, axes.width, level + 20)]
     in_front = [pair for pair in shown if pair[0] == operation] + [
         pair for pair in shown if pair[0] != operation
     ]
     for name, one in in_front:
         x, y = place(axes, one, device, dtype)
         own = name == operation
-        long = 7.2 * len(SHORT[name])
+        long = 8.4 * len(SHORT[name])
         for left, base in ((x - 12 - long, y - 9), (x + 12, y + 17), (x + 12, y + 33)):
             box = (left, base - 12, left + long, base + 3)
             clear = all(
@@ -222,7 +223,7 @@ def gap(axes, one, now, device, dtype):
 
 def bars(width, top, now):
     """The seconds of arithmetic and of memory, the longer one in full length."""
-    marks, left = [], 130
+    marks, left = [], 140
     room = width - left - 84
     for name, words, fill in (
         ("arithmetic", "arithmetic alone", "forward"),

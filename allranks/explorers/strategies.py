@@ -6,6 +6,7 @@ only for the moment. Arrows are the call that is shown, the row of blocks all ca
 
 from ..strategies import calls, holds, sent_bytes, states_bytes
 from .controls import Choice, Scale, Steps, powers_of_two
+from .lettering import legible
 from .svg import WIDE, block, line, mark, marks_over, number, path, picture, rectangle, text
 from .words import fixed
 
@@ -68,7 +69,7 @@ def draw(width, *, strategy, step, tokens, neurons, hidden):
         words += f"sends {said_bytes(each[rank])} in a step"
         over.append(mark(rank * width / RANKS, top, width / RANKS - 8, 26 + 5 * cell, "", words))
     return {
-        "svg": picture(width, bottom, marks, strip),
+        "svg": legible(picture(width, bottom, marks, strip), width),
         "text": said(strategy, made, held, each, now, step),
         "marks": marks_over(width, bottom, over),
         "result": (said_bytes(max(each)), f"sent by a rank in a step; it holds {said_bytes(held)} of states"),
@@ -91,7 +92,7 @@ def column(width, top, cell, rank, strategy, now):
     """What a rank holds, and in pale what it has for the moment."""
     tokens, layers = holds(strategy, rank)
     labels = width == WIDE
-    x = rank * width / RANKS + (58 if labels else 4)
+    x = rank * width / RANKS + (63 if labels else 4)
     marks = [text(x + 2 * cell - 2, top + 12, f"rank {rank}", "middle", 12, bold=True)]
     whole_tokens = now is not None and strategy == "sequence" and now.operation == "all_gather"
     for row in range(RANKS + 1):
@@ -114,7 +115,7 @@ def column(width, top, cell, rank, strategy, now):
 
 def arrows(width, middle, now):
     """Who sends to whom: to the right above the line, to the left below it."""
-    centre = [rank * width / RANKS + (58 + 42 if width == WIDE else 4 + 32) for rank in range(RANKS)]
+    centre = [rank * width / RANKS + (63 + 42 if width == WIDE else 4 + 32) for rank in range(RANKS)]
     marks = [line(centre[0], middle, centre[-1], middle, "grid")]
     for rank in range(RANKS):
         marks.append(block(centre[rank] - 4, middle - 4, 8, 8, f"rank-{rank}"))
@@ -164,7 +165,7 @@ def calls_row(width, top, made, step):
     for kind in kinds:
         marks.append(block(x, top + 53, 13, 12, SHAPES[kind][1]))
         marks.append(text(x + 18, top + 64, SHAPES[kind][0], size=12, ink="ink-soft"))
-        x += 116
+        x += 135 if width == WIDE else 116
     return marks, top + 72
 
 
