@@ -45,18 +45,28 @@ def _nodes(notebook, kind):
     return [node for tree in _trees(notebook) for node in ast.walk(tree) if isinstance(node, kind)]
 
 
+def _draws_the_opening(cell):
+    return cell.cell_type == "code" and "opening" in cell.metadata.get("tags", [])
+
+
+def _first_screen(notebook):
+    """The cells before the imports: one of text, or two with a cell tagged `opening` between, which draws."""
+    cells = notebook.cells
+    return cells[:3] if len(cells) > 2 and _draws_the_opening(cells[1]) else cells[:1]
+
+
 def opens_with_a_title(notebook):
-    first = notebook.cells[0]
-    claim = re.search(r"\*\*Claim\*\*|^:class:.*\bclaim\b", first.source, re.MULTILINE)
+    cells = _first_screen(notebook)
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     return (
-        first.cell_type == "markdown"
-        and claim
-        and all(p in first.source for p in ("# ", "You need", "Runs in"))
+        text.startswith("# ")
+        and re.search(r"\*\*Claim\*\*|^:class:.*\bclaim\b", text, re.MULTILINE)
+        and all(part in text for part in ("You need", "Runs in"))
     )
 
 
 def imports_come_second(notebook):
-    second = notebook.cells[1] if len(notebook.cells) > 1 else None
+    second = next(iter(notebook.cells[len(_first_screen(notebook)) :]), None)
     if second is None or second.cell_type != "code":
         return False
     body = ast.parse(second.source).body
@@ -64,7 +74,8 @@ def imports_come_second(notebook):
 
 
 def imports_nowhere_else(notebook):
-    later = [node for tree in list(_trees(notebook))[1:] for node in tree.body]
+    before = sum(cell.cell_type == "code" for cell in _first_screen(notebook))
+    later = [node for tree in list(_trees(notebook))[before + 1 :] for node in tree.body]
     return not any(isinstance(node, ast.Import | ast.ImportFrom) for node in later)
 
 
@@ -110,8 +121,8 @@ def one_ignored_output(notebook):
 
 PARTS = {
     "a title cell with a claim (**Claim** or `:class: claim`), *You need* and *Runs in*": opens_with_a_title,
-    "imports in its second cell": imports_come_second,
-    "all of its imports in its second cell": imports_nowhere_else,
+    "imports in its second cell, or after its opening": imports_come_second,
+    "all of its imports in that cell": imports_nowhere_else,
     "a question to predict (an admonition with `:class: predict`)": asks_for_a_prediction,
     "an assert": asserts_something,
     "something instructive that breaks (a cell tagged raises-exception)": breaks_something,

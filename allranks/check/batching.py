@@ -93,7 +93,7 @@ def largest_batch(answer):
     free = capacity - 2 * parameters(LLAMA)
     pages = int(free // memory.kv_cache_bytes(LLAMA, PAGE))
     right = pages // -(-(PROMPT + NEW - 1) // PAGE)
-    assert answer is not None, "Put a number in the place of None."
+    assert answer is not None, "Replace None with a number."
     assert answer != inference.largest_batch(LLAMA, LIMIT, capacity), (
         f"That many fit if each reserves {LIMIT:,} tokens; pages are taken for the tokens there are."
     )

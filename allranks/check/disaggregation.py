@@ -99,7 +99,7 @@ def worth_moving(answer):
         return inference.break_even_bandwidth(LLAMA, tokens, flops)
 
     right = first_worth(needed, bandwidth)
-    assert answer is not None, "Put a number in the place of None."
+    assert answer is not None, "Replace None with a number."
     assert isinstance(answer, int) and not isinstance(answer, bool) and answer > 0, (
         f"A number of tokens is whole and above 0, not {answer!r}."
     )

@@ -76,9 +76,7 @@ def units(answer):
         assert result, "The model itself has to be given to `fully_shard` too, as the last."
         sizes, gradients = result
         assert _are_close(gradients, expected), "The gradients are not those of one process."
-        assert max(sizes) <= limit, (
-            f"With a limit of {limit:,} bytes the largest of {len(sizes)} units has {max(sizes):,}."
-        )
+        assert max(sizes) <= limit, f"With a limit of {limit:,} bytes the largest unit has {max(sizes):,}."
         fewest = _fewest(_model(), limit)
         assert len(sizes) <= fewest, (
             f"With a limit of {limit:,} bytes there are {len(sizes)} units, and {fewest} are enough: "

@@ -66,7 +66,7 @@ def largest_batch(answer):
     batches = [pictures for batch in given for pictures in (batch, batch + 1)]
     (peaks,) = launch(on_rank, batches, world_size=1, timeout=SECONDS)
     for capacity, batch, held, with_one_more in zip(CAPACITIES, given, peaks[::2], peaks[1::2], strict=True):
-        case = f"With {capacity / 1e6:g} MB and {batch} pictures"
+        case = f"With {capacity / 1e6:g} MB and a batch of {batch}"
         assert held <= capacity, f"{case}, {held / 1e6:.2f} MB are held: that does not fit."
         assert with_one_more > capacity, f"{case}, one more picture would fit as well."
     return f"{', '.join(map(str, given))} pictures: measured on a rank, they fit, and one more does not."

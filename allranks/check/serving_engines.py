@@ -34,7 +34,7 @@ def blocks_without_preemption(digits, keeps=1):
 def blocks(answer):
     """`answer`: the smallest `num_gpu_blocks_override` with which ten whole digits run at once."""
     right, unkept = blocks_without_preemption(DIGITS), blocks_without_preemption(DIGITS, 0)
-    assert answer is not None, "Put a number in the place of None."
+    assert answer is not None, "Replace None with a number."
     assert isinstance(answer, int), f"A number of pages is whole, not {answer!r}."
     assert answer != unkept, "That many pages are needed, but vLLM keeps one for itself."
     assert answer not in (3 * DIGITS, 3 * DIGITS + 1), (
@@ -50,7 +50,7 @@ def latency(answer):
     """`answer`: mean seconds that a digit takes with 32 clients, from the tokens a second of all of them."""
     rate = recorded.vllm()["clients"][str(CLIENTS)]["tokens_per_second"]
     right = CLIENTS * PIXELS / rate
-    assert answer is not None, "Put a number in the place of None."
+    assert answer is not None, "Replace None with a number."
     assert isinstance(answer, (int, float)) and answer > 0, f"Seconds are a number above 0, not {answer!r}."
 
     def close(number):

@@ -3,7 +3,7 @@
 
 def is_filled(answer, what="a number"):
     """Fail if `answer` is still None; the sentence asks for `what` instead."""
-    assert answer is not None and answer is not ..., f"Put {what} in the place of None."
+    assert answer is not None and answer is not ..., f"Replace None with {what}."
 
 
 def is_returned(result, what="", where="The function"):

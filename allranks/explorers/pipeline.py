@@ -26,6 +26,7 @@ WORDS = {
     "dualpipe_v": "DualPipeV",
 }
 WITH_CHUNKS = ("interleaved", "looped_bfs")
+SPLIT = ("zb_h1", "zb_h2", "zb_v", "zero_bubble", "dualpipe", "dualpipe_v")  # the backward, into two
 TIMES = tuple((each / 4, f"{each / 4:g}") for each in (1, 2, 3, 4, 5, 6, 8, 12))
 LATENCIES = tuple((each, f"{each:g}") for each in (0, 0.05, 0.1, 0.2, 0.3, 0.5, 1))
 NAMES = tuple((name, WORDS.get(name, name)) for name in SCHEDULES)
@@ -244,13 +245,13 @@ def said(name, timeline, until):
     """The numbers of one chart in words."""
     schedule = timeline.schedule
     held = ", ".join(figures(each) for each in timeline.peak_activations)
+    rate = f"; zero-bubble rate {percent(timeline.zero_bubble_rate)}" if name in SPLIT else ""
     sentence = (
         f"{WORDS.get(name, name)} on {many(schedule.stages, 'rank')} with "
         f"{many(schedule.microbatches, 'micro-batch')} "
         f"takes {figures(timeline.makespan, 4)} units of time, "
         f"of which {percent(timeline.bubble_of_total)} is bubble "
-        f"({percent(timeline.bubble_of_ideal)} of the ideal {figures(timeline.ideal, 4)}; "
-        f"zero-bubble rate {percent(timeline.zero_bubble_rate)}): "
+        f"({percent(timeline.bubble_of_ideal)} of the ideal {figures(timeline.ideal, 4)}{rate}): "
         f"{fixed(timeline.ideal / timeline.makespan, 2)} of the ideal throughput. "
         f"The ranks hold at most {held} micro-batches."
     )

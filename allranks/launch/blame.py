@@ -24,7 +24,7 @@ LISTED = 8  # ranks; more are not counted up if it is all of them
 SIGNALS = {
     signal.SIGSEGV: "died of SIGSEGV (segmentation fault)",
     signal.SIGABRT: "died of SIGABRT (a C++ library gave up; it may have printed why)",
-    signal.SIGKILL: "{were} killed by SIGKILL (by a person, or for want of memory)",
+    signal.SIGKILL: "{were} killed by SIGKILL (by a person, or for lack of memory)",
 }
 
 
@@ -92,7 +92,7 @@ def explain(view):
 def disagreed(view):
     """Return the exception for ranks that all returned, but had not entered the same."""
     calls = recorder.disagreement(view.histories)
-    message = f"{_told(view, calls)}: gloo did not notice, and what they hold is wrong"
+    message = f"{_told(view, calls)}: gloo reported no error, but the results are wrong"
     error = RankFailed(message, _odd_ones(calls))
     error.histories, error.frames = view.histories, view.frames
     return error
@@ -101,7 +101,7 @@ def disagreed(view):
 def odd_shapes(view):
     """Return a sentence about tensors of other shapes in one collective, or None."""
     calls = recorder.disagreement(view.histories, shapes=True)
-    return calls and f"{_told(view, calls)}: gloo took the elements in their order in memory"
+    return calls and f"{_told(view, calls)}: gloo paired the elements in memory order"
 
 
 def refused(why):

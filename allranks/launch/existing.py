@@ -41,7 +41,7 @@ def run(fn, args, kwargs, *, world_size, timeout, backend):
     rank, existing = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if world_size not in (None, existing):
         raise ValueError(
-            f"world_size={world_size} was asked for, and this process is rank {rank} of {existing}: RANK and "
+            f"world_size={world_size} was requested, but this process is rank {rank} of {existing}: RANK and "
             "WORLD_SIZE in its environment say so, as torchrun sets them. Leave world_size out to use "
             f"these {existing} ranks; in a notebook, delete the two variables to start ranks of its own."
         )

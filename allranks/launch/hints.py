@@ -11,7 +11,7 @@ NO_KEYBOARD = (
     "breakpoint and input work."
 )
 RETURN = "a rank ends when its function returns: use return; exit and quit are the notebook's own."
-COMPILE = "what torch.compile returned cannot travel: compile inside the function, on each rank."
+COMPILE = "the result of torch.compile cannot be sent to a rank: compile inside the function, on each rank."
 JOINED = (
     "launch has called init_process_group before your function: leave it out, or call "
     "dist.destroy_process_group first."
@@ -26,8 +26,8 @@ MEMORY = (
 WRAPPED = "DistributedDataParallel belongs to the ranks' group: return model.module, or model.state_dict()."
 WIDGET = "a widget lives in the notebook: launch with its value, not with the widget."
 IMPORT = (
-    "a rank imports modules anew, from the notebook's sys.path: what a cell has made and named like a module "
-    "is not there."
+    "a rank imports modules itself, from the notebook's sys.path: a module that a cell created does not "
+    "exist there."
 )
 
 # What the error says, as `kind: message`, and what to do about it.

@@ -25,7 +25,7 @@ def make_plan(world_size, backend, rules=None):
         )
     if rules and backend not in (None, "gloo"):
         raise ValueError(
-            f"rules='nccl' is for ranks on the CPU, under gloo, and backend={backend!r} was asked for: NCCL "
+            f"rules='nccl' is for ranks on the CPU, under gloo, but backend={backend!r} was requested: NCCL "
             "itself keeps its rules. Leave one of the two out."
         )
     if rules:
@@ -49,7 +49,7 @@ def make_plan(world_size, backend, rules=None):
         return Plan(world_size, "cpu:gloo,cuda:nccl", tuple(range(world_size)))
     if backend == "nccl":
         raise ValueError(
-            f"backend='nccl' needs one GPU per rank: {world_size} ranks were asked for and "
+            f"backend='nccl' needs one GPU per rank: {world_size} ranks were requested and "
             f"{'1 GPU is' if gpus == 1 else f'{gpus} GPUs are'} here (NCCL refuses two ranks on one GPU). "
             "Ask for fewer ranks, or use backend='gloo' for ranks on the CPU"
             + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")

@@ -1,6 +1,7 @@
 """How is what was computed or measured shown? These functions draw; they compute nothing.
 
-Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples, servers, traces.
+Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples, servers, traces;
+`drawings` draws in the palette of the page.
 """
 
 from allranks.plots.curves import (
@@ -21,6 +22,7 @@ from allranks.plots.curves import (
 )
 from allranks.plots.diagrams import letters
 from allranks.plots.dots import published_runs
+from allranks.plots.drawings import bars, holders, streams
 from allranks.plots.graphs import blocks, cuts, networks, owned, rank_groups, who_sends_to_whom
 from allranks.plots.recorded import attempts, traces
 from allranks.plots.samples import pictures
@@ -46,6 +48,7 @@ __all__ = [
     "against_bandwidth",
     "against_ranks",
     "attempts",
+    "bars",
     "binades",
     "blocks",
     "break_even",
@@ -60,6 +63,7 @@ __all__ = [
     "grouped",
     "held_in_a_step",
     "held_over_time",
+    "holders",
     "kept_over_a_step",
     "lanes",
     "layouts",
@@ -80,6 +84,7 @@ __all__ = [
     "roofline",
     "sent_by_rank",
     "served",
+    "streams",
     "timeline",
     "token_times",
     "traces",

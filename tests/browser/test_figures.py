@@ -1,9 +1,11 @@
-"""A stored Plotly figure is drawn in the colours of the page, and told in words where no script runs."""
+"""A stored figure takes the colours of the page, and is told in words where it is not seen."""
 
 from __future__ import annotations
 
 import pytest
-from allranks_book.figures import figure_html
+from allranks_book.figures import drawing_html, figure_html
+
+from allranks import plots
 
 WORDS = "Loss <against> the step: it falls from 3 to 1."
 FIGURE = {
@@ -47,4 +49,25 @@ def test_it_is_told_in_words_without_scripts(page_with_figure, open_page):
     visit = open_page(page_with_figure, java_script_enabled=False)
     assert visit.page.locator("figure.ar-plotly figcaption").is_visible()
     assert visit.page.locator("figure.ar-plotly figcaption").inner_text() == WORDS
+    visit.page.close()
+
+
+def test_a_drawing_takes_the_colours_of_the_page_and_fits_a_phone(site, tmp_path, open_page):
+    static, drawing = f"{site.as_uri()}/_static", plots.bars({"a": {"one": 2, "other": 1}}, "bytes")
+    sheets = "".join(f'<link rel="stylesheet" href="{static}/{name}.css">' for name in ("palette", "cells"))
+    page = tmp_path / "page.html"
+    page.write_text(
+        f'<!doctype html><html lang="en" data-theme="light"><title>One</title>{sheets}'
+        f"{drawing_html(drawing.svg, WORDS)}",
+        encoding="utf-8",
+    )
+    visit = open_page(page.as_uri())
+    figure = visit.page.locator(".ar-figure")
+    assert figure.get_attribute("aria-label") == WORDS
+    paper = "svg => getComputedStyle(svg.querySelector('rect')).fill"
+    light = figure.locator("svg").evaluate(paper)
+    visit.page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert figure.locator("svg").evaluate(paper) != light
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    assert figure.locator("svg").bounding_box()["width"] <= 390
     visit.page.close()

@@ -35,7 +35,7 @@ def test_the_copies_of_a_parameter(capsys, answer, said):
         (16, "✗ That is for a matrix that tp cuts"),
         (32, "✗ That many ranks hold *different* experts"),
         (5, "✗ 5 is not it"),
-        (None, "✗ Put a number in the place of None"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_over_how_many_ranks_an_expert_is_summed(capsys, answer, said):

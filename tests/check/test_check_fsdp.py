@@ -46,7 +46,7 @@ def list_of_layers(model, limit):
     "answer, said",
     [
         (descending, "✓ 7 units of at most 60,000 bytes, 28 of 20,000."),
-        (everything, "the largest of 1 units has"),
+        (everything, "the largest unit has"),
         (every_leaf, "a module that fits need not be opened"),
         (layers_only, "✗ The model itself has to be given"),
         (list_of_layers, "✗ Your function did not finish"),

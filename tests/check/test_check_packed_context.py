@@ -70,7 +70,7 @@ def test_a_loss_that_is_averaged_weighs_tokens_and_not_ranks(capsys, answer, sai
         (64 / 65, "✗ That is its share of all pairs"),
         (64, "✗ That is its work compared with"),
         (3, "✗ 3 is not it"),
-        (None, "✗ Put a number in the place of None"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_a_long_document_keeps_fifteen_ranks_waiting(capsys, answer, said):

@@ -15,7 +15,7 @@ from allranks.check import profiling as checks
         ({"B": "data loader", "D": "slow rank"}, "3 of 5 are right. Look at B: compare the lengths"),
         ({"E": "host sync"}, "4 of 5 are right. Look at E: does anything compute"),
         ({"D": "bad luck"}, "'bad luck' is none of"),
-        ({"D": None}, "Put the cause of D in the place of None"),
+        ({"D": None}, "Replace None with the cause of D"),
         ({"F": "slow rank"}, "Answer for each"),
     ],
 )

@@ -14,7 +14,7 @@ from allranks.check import three_d_measured
         (63 / (3072 + 63), "✗ The batch is shared"),
         (10.96, "✗ A share is a number between 0 and 1"),
         (0.5, "✗ (p−1)/(m+p−1)"),
-        (None, "✗ Put a number in the place of None"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_the_bubble(capsys, answer, said):
@@ -32,7 +32,7 @@ def test_the_bubble(capsys, answer, said):
         (2 * 23 / 24 * 4 * 145.6 / 64, "✗ That is 4 bytes"),
         (8.7 * 24, "✗ A rank sends twice its part"),
         (1, "✗ 2 (d−1)/d"),
-        (None, "✗ Put a number in the place of None"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_what_is_sent_along_dp(capsys, answer, said):

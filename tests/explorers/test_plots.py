@@ -1,5 +1,7 @@
 """A figure holds what it was given."""
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -338,3 +340,46 @@ def test_a_matrix_shows_who_computes_what_and_nothing_where_nobody_does():
     assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["rank 0", "rank 1", "rank 2"]
     plots.owned({"one": [[3.0]]}, of="document")
     assert [text.get_text() for text in plt.gcf().legends[0].texts] == ["document 3"]
+
+
+def rectangles(drawing, fill):
+    return [
+        tuple(float(found[1 + place]) for place in range(4))
+        for found in re.finditer(
+            r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" style="fill:([^"]*)"/>',
+            drawing.svg,
+        )
+        if fill in found[5]
+    ]
+
+
+def test_bars_are_as_long_as_their_amounts_and_say_their_sum():
+    drawing = plots.bars({"a": {"kept": 3, "sent": 1}, "b": {"kept": 1.5}}, "bytes", ("room", 2))
+    kept = [wide for _, _, wide, high in rectangles(drawing, "--ar-forward") if high == 20]
+    assert kept[0] == pytest.approx(2 * kept[1], abs=0.1)
+    assert all(f">{words}</text>" in drawing.svg for words in ("a", "b", "4", "2", "room", "bytes"))
+
+
+def test_streams_put_what_happens_at_its_time():
+    drawing = plots.streams({"one": {"compute": [(0, 2, "forward", "F")], "link": [(2, 6, "idle", "")]}}, "s")
+    (x, _, wide, _), (later, _, waits, _) = (
+        next(each for each in rectangles(drawing, f"--ar-{fill}") if each[3] == 20)
+        for fill in ("forward", "idle")
+    )
+    assert later == pytest.approx(x + wide + 1, abs=0.1) and waits + 1 == pytest.approx(
+        2 * (wide + 1), abs=0.2
+    )
+
+
+def test_holders_fill_what_a_rank_holds_and_leave_partial_sums_hollow():
+    top, none = [[1, 1], [0, 0]], [[0, 0], [0, 0]]
+    drawing = plots.holders([("rows", "", [top, none]), ("", "", "all-gather"), ("sum", "", [[[0.5]], none])])
+    wide, high = rectangles(drawing, "--ar-rank-0")[0][2:]
+    assert wide == 2 * high
+    assert "stroke:var(--ar-rank-0" in drawing.svg and ">all-gather</text>" in drawing.svg
+
+
+def test_two_drawings_of_a_page_share_no_name():
+    one, other = (plots.bars({"a": {"x": n, "y": 1}}, "") for n in (1, 2))
+    names = [set(re.findall(r'id="([^"]+)"', drawing.svg)) for drawing in (one, other)]
+    assert names[0] and not names[0] & names[1]

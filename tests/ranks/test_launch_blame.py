@@ -181,7 +181,7 @@ def test_a_wrong_result_that_gloo_returns_is_an_error():
     error = failure(broadcast_into, torch.int32)
     assert str(error) == (
         "ranks 0, 2, 3 entered broadcast with (3,) Float · rank 1 entered broadcast with (3,) Int: "
-        "gloo did not notice, and what they hold is wrong"
+        "gloo reported no error, but the results are wrong"
     )
     assert error.ranks == [1]
     assert failure(reduce_other_sizes).ranks == [1]

@@ -127,5 +127,5 @@ def test_rules_are_refused_where_others_have_started_the_ranks(monkeypatch):
 def test_a_world_of_another_size_is_refused(monkeypatch):
     for name, value in RANK_1.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=r"world_size=4 was asked for, and this process is rank 1 of 8:"):
+    with pytest.raises(ValueError, match=r"world_size=4 was requested, but this process is rank 1 of 8:"):
         launch(print, world_size=4)

@@ -74,7 +74,7 @@ def test_a_rank_gets_a_gpu_of_its_own_where_there_are_enough(
         (
             1,
             "nccl",
-            "backend='nccl' needs one GPU per rank: 4 ranks were asked for and 1 GPU is here (NCCL refuses "
+            "backend='nccl' needs one GPU per rank: 4 ranks were requested and 1 GPU is here (NCCL refuses "
             "two ranks on one GPU). Ask for fewer ranks, or use backend='gloo' for ranks on the CPU, or "
             "backend='cuda:gloo' to let ranks share a GPU.",
         ),

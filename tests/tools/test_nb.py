@@ -368,6 +368,17 @@ def test_a_claim_may_be_an_admonition():
     assert list(missing_parts(chapter(title=title))) == []
 
 
+def opened(tags):
+    picture = code("from allranks import plots\nplots.parts(rows)", tags=tags)
+    rest = text("**Claim**: 1 + 1 = 2. *You need* nothing. *Runs in* 1 s, no GPU.")
+    return notebook(text("# Title\nHow many?"), picture, rest, *list(CHAPTER.values())[1:])
+
+
+def test_a_picture_may_stand_before_the_claim_and_imports_what_it_draws_with():
+    assert list(missing_parts(opened(["opening"]))) == []
+    assert len(list(missing_parts(opened([])))) == 2
+
+
 @pytest.mark.parametrize(
     "changes, part",
     [

@@ -1,6 +1,7 @@
 """How a figure of a notebook reaches the page, and does every figure say in words what it shows?
 
 The text alternative of a figure is cell metadata: `{"mystnb": {"image": {"alt": "…"}}}`.
+A drawing in SVG becomes part of the page, whose colours it takes, light and dark.
 A Plotly figure is stored as JSON beside that text; `plotly_figures.js` draws it when it nears the viewport.
 """
 
@@ -15,6 +16,7 @@ from myst_nb.core.render import MimeRenderPlugin, load_mime_renders, sanitize_sc
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
+SVG = "image/svg+xml"
 PLOTLY = "application/vnd.plotly.v1+json"
 
 
@@ -52,6 +54,27 @@ def figure_html(figure: dict, words: str) -> str:
     )
 
 
+class Drawing(MimeRenderPlugin):
+    """Show a stored drawing with its alternative text; myst-nb adds the caption, if the cell has one."""
+
+    mime_priority_overrides: ClassVar = [("html", SVG, 5)]
+
+    @staticmethod
+    def handle_mime(renderer, data, inline):
+        """The drawing as raw HTML, or None for any other kind of output, an explorer included."""
+        if data.mime_type != SVG or inline or "explorer" in data.output_metadata.get(SVG, {}):
+            return None
+        words = data.cell_metadata.get("mystnb", {}).get("image", {}).get("alt", "")
+        if not words:
+            renderer.logger.warning("a drawing has no text alternative", line=data.line)
+        return [nodes.raw(text=drawing_html(data.content, words), format="html", classes=["output"])]
+
+
+def drawing_html(svg: str, words: str) -> str:
+    """The drawing, and its words for those who do not see it."""
+    return f'<div class="ar-figure" role="img" aria-label="{html.escape(words)}">{svg}</div>'
+
+
 def require_alternatives(app, doctree) -> None:
     """Warn of each picture without a text alternative."""
     for image in doctree.findall(nodes.image):
@@ -60,8 +83,7 @@ def require_alternatives(app, doctree) -> None:
 
 
 def setup(app) -> None:
-    """Register the Plotly renderer with myst-nb, which otherwise reads entry points only."""
+    """Register the renderers with myst-nb, which otherwise reads entry points only."""
     renderers = load_mime_renders()
-    if PlotlyFigure not in renderers:
-        renderers.append(PlotlyFigure)
+    renderers.extend(one for one in (PlotlyFigure, Drawing) if one not in renderers)
     app.connect("doctree-read", require_alternatives)

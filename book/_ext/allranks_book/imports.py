@@ -1,4 +1,4 @@
-"""What does a reader see first? The question: a page folds the list of imports, the notebook shows it."""
+"""What does a reader see first? The question: a page folds imports and the code of its opening picture."""
 
 from __future__ import annotations
 
@@ -25,16 +25,26 @@ def summary(source: str) -> str | None:
 
 
 def fold(app, doctree, docname: str) -> None:
-    """Put each cell that imports, and shows nothing, into a box that its reader opens."""
+    """Put each cell that imports and shows nothing, and the code of an opening, into a box that one opens."""
     if app.builder.format != "html":
         return
     for cell in list(doctree.findall(lambda node: "cell_index" in getattr(node, "attributes", ()))):
         source = next(cell.findall(nodes.literal_block), None)
-        if source is not None and len(cell) == 1 and (name := summary(source.astext())):
-            opens = f'<details class="ar-imports"><summary>{name}</summary>\n'
+        if "tag_opening" in cell["classes"]:
+            code = cell.pop(0)  # below its picture
+            cell.extend([_opens("How this picture is drawn"), code, _closes()])
+        elif source is not None and len(cell) == 1 and (name := summary(source.astext())):
             at = cell.parent.index(cell)
-            cell.parent.insert(at + 1, nodes.raw("", "</details>\n", format="html"))
-            cell.parent.insert(at, nodes.raw("", opens, format="html"))
+            cell.parent.insert(at + 1, _closes())
+            cell.parent.insert(at, _opens(name))
+
+
+def _opens(summary: str) -> nodes.raw:
+    return nodes.raw("", f'<details class="ar-imports"><summary>{summary}</summary>\n', format="html")
+
+
+def _closes() -> nodes.raw:
+    return nodes.raw("", "</details>\n", format="html")
 
 
 def setup(app) -> None:

@@ -1,0 +1,189 @@
+"""What does a rank hold, when is it busy, and how much is it? Drawn as SVG, in the palette of the explorers.
+
+A drawing is 480 pixels wide: a phone shows it at three quarters of its size, and its words stay legible.
+"""
+
+import itertools
+from zlib import crc32
+
+from allranks.explorers.svg import block, hatches, legend, line, number, path, picture, rectangle, text
+
+WIDTH = 480
+PARTS = ("forward", "backward-input", "backward-weight", "comm")
+KINDS = {  # of a stretch of time: its colour
+    "forward": "forward",
+    "backward": "backward-input",
+    "step": "backward-weight",
+    "communicate": "comm",
+    "idle": "idle",
+}
+STRIPED = ("backward-input", "backward-weight", "comm")
+
+
+class Drawing:
+    """A figure as SVG: a notebook shows it, and the page sets it into its text."""
+
+    def __init__(self, svg):
+        self.svg = svg
+
+    def __repr__(self):
+        return "<a drawing>"
+
+    def _repr_svg_(self):
+        return self.svg
+
+
+def _drawing(height, name, *marks):
+    """`name` sets the patterns apart from those of other drawings of a page."""
+    return Drawing(picture(WIDTH, height, hatches(name), *marks))
+
+
+def _name(kind, *what):
+    """A name for a drawing: the same for the same drawing, and another for any other."""
+    return f"{kind}-{crc32(repr(what).encode())}"
+
+
+# ---- amounts ----
+
+
+def bars(rows, unit, limit=None, digits=0):
+    """Draw a bar for each of `rows`, a dict from its label to {part: amount}, and behind it the sum.
+
+    limit: (words, amount) of a line across all bars. digits: of the sums, behind the point.
+    """
+    names = list(dict.fromkeys(part for row in rows.values() for part in row))
+    colours = dict(zip(names, itertools.cycle(PARTS), strict=False))
+    left = 14 + 7.2 * max(map(len, rows))
+    most = max([sum(row.values()) for row in rows.values()] + [limit[1] if limit else 0])
+    scale = (WIDTH - left - 64) / most
+    top, marks, name = 26 if limit else 8, [], _name("bars", rows, unit, limit)
+    for place, (label, row) in enumerate(rows.items()):
+        x, y = left, top + 28 * place
+        marks.append(text(left - 8, y + 19, label, "end"))
+        for part, amount in row.items():
+            striped = name if colours[part] in STRIPED else None
+            marks.append(block(x, y + 4, max(amount * scale, 0.5 * (amount > 0)), 20, colours[part], striped))
+            x += amount * scale
+        marks.append(text(x + 6, y + 19, f"{sum(row.values()):,.{digits}f}", ink="ink-soft"))
+    bottom = top + 28 * len(rows)
+    if limit:
+        x = left + limit[1] * scale
+        marks += [line(x, top, x, bottom, "ink", 1.5, "4 3"), text(x, 16, limit[0], "middle", 12)]
+    marks += [
+        line(left, top, left, bottom, "ink-soft"),
+        text(min(left, WIDTH - 6.6 * len(unit)), bottom + 16, unit, size=12, ink="ink-soft"),
+    ]
+    return _drawing(*_with_legend(bottom + 28, names, colours, name), marks)
+
+
+def _with_legend(y, names, colours, name):
+    """The height of a drawing with a legend at `y` (none for a single name), its name, and the legend."""
+    if len(names) < 2:
+        return y, name, []
+    entries = [(colours[each], each, colours[each] in STRIPED) for each in names]
+    drawn, high = legend(10, y + 12, WIDTH - 20, entries, name)
+    return y + high + 6, name, drawn
+
+
+# ---- time ----
+
+
+def streams(panels, unit):
+    """Draw what is busy when; `panels` maps a heading to {lane: [(start, end, kind, words)]}.
+
+    kind: of `KINDS`. All panels have one axis of time, in `unit`; words that do not fit are left out.
+    """
+    stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
+    end = max(stop for _, stop, *_ in stretches)
+    left = 14 + 7.2 * max(len(label) for lanes in panels.values() for label in lanes)
+    scale, y, marks, name = (WIDTH - left - 16) / end, 6, [], _name("lanes", panels, unit)
+    for heading, lanes in panels.items():
+        marks.append(text(10, y + 14, heading, bold=True))
+        y += 22
+        for label, lane in lanes.items():
+            marks += [
+                text(left - 8, y + 17, label, "end", 12),
+                line(left, y + 24, left + end * scale, y + 24, "grid"),
+            ]
+            for start, stop, kind, words in lane:
+                at = left + start * scale, y, (stop - start) * scale
+                marks += _stretch(*at, KINDS[kind], words, name)
+            y += 27
+        y += 4
+    step = next(one * 10**ten for ten in range(-3, 9) for one in (1, 2, 5) if end / (one * 10**ten) <= 8)
+    for tick in range(int(end / step + 1e-9) + 1):
+        x = left + tick * step * scale
+        marks += [line(x, y, x, y + 4), text(x, y + 17, f"{tick * step:g}", "middle", 11, "ink-soft")]
+    marks += [
+        line(left, y, left + end * scale, y),
+        text(left + end * scale, y + 32, unit, "end", 12, "ink-soft"),
+    ]
+    kinds = [kind for kind in KINDS if any(kind == one[2] for one in stretches)]
+    return _drawing(*_with_legend(y + 38, kinds, KINDS, name), marks)
+
+
+def _stretch(x, y, wide, colour, words, name):
+    marks = [block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None)]
+    if 0 < 7 * len(str(words)) < wide:
+        ink = "ink" if colour == "idle" else "paper"
+        marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
+    return marks
+
+
+# ---- who holds what ----
+
+
+def holders(rows, of="rank"):
+    """Draw what each rank holds of a tensor; a row of `rows` is (label, note, a matrix for each rank).
+
+    A number of a matrix says how much of that part of the tensor the rank has: 1 is all of it, 0 nothing, and
+    what lies between is a partial sum, drawn hollow. In place of matrices stands the name of a collective.
+    """
+    count = max(len(held) for _, _, held in rows if not isinstance(held, str))
+    left = 20 + max(7.4 * max(len(label) for label, *_ in rows), 6.2 * max(len(note) for _, note, _ in rows))
+    gap, name = (WIDTH - left) / count, _name("held", rows)
+    marks, y = (
+        [text(left + (rank + 0.5) * gap, 16, f"{of} {rank}", "middle", 12) for rank in range(count)],
+        24,
+    )
+    for label, note, held in rows:
+        if isinstance(held, str):
+            marks += [block(left + 4, y + 3, WIDTH - left - 14, 20, "comm", name)]
+            marks += [text(left + count * gap / 2, y + 17, held, "middle", 12, "paper", True)]
+            marks += [text(left - 8, y + 17, label or note, "end", 12, "ink-soft")]
+            y += 30
+            continue
+        high, wide = len(held[0]), len(held[0][0])
+        size = min(56 / high, (gap - 12) / wide)
+        marks.append(text(left - 8, y + 6 + size * high / 2 - 2 * bool(note), label, "end"))
+        marks.append(text(left - 8, y + 20 + size * high / 2, note, "end", 11, "ink-soft"))
+        for rank, matrix in enumerate(held):
+            at = left + (rank + 0.5) * gap - wide * size / 2
+            marks += _matrix(at, y + 3, size, matrix, f"rank-{rank % 8}")
+        y += max(size * high, 34) + 12
+    return _drawing(y, name, marks)
+
+
+def _matrix(x, y, size, matrix, fill):
+    """A tensor as an outline, what is held of it filled, and partial sums hollow."""
+    high, wide = len(matrix), len(matrix[0])
+    marks, row = [rectangle(x, y, size * wide, size * high, "tint", "grid-strong")], 0
+    for same, equal in itertools.groupby(matrix):
+        tall, column = len(list(equal)), 0
+        for share, run in itertools.groupby(same):
+            across = len(list(run))
+            if share:
+                at = (x + column * size, y + row * size, across * size, tall * size)
+                marks += [block(*at, fill)] if share == 1 else _hollow(at, fill)
+            column += across
+        row += tall
+    return marks
+
+
+def _hollow(at, fill):
+    """A rectangle that is striped and not filled."""
+    x, y, wide, high = at
+    steps = range(6, int(wide + high), 8)
+    ends = [(min(s, wide), max(0, s - wide), max(0, s - high), min(s, high)) for s in steps]
+    d = "".join(f"M{number(x + a)} {number(y + b)}L{number(x + c)} {number(y + e)}" for a, b, c, e in ends)
+    return [rectangle(x, y, wide, high, "paper", fill), path(d, fill, 1)]
