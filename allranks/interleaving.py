@@ -1,4 +1,4 @@
-"""How many micro-batches does a rank take through one of its pieces of a model before the next piece?"""
+"""How do ranks of a pipeline interleave pieces of a model, and how long do they wait for each other?"""
 
 from .inputs import whole
 
@@ -15,3 +15,15 @@ def group_size(stages, microbatches):
         if not 0 < microbatches % group < stages:
             return group
     return microbatches
+
+
+def flushed_bubble(stages, microbatches, work, chunks=1):
+    """Seconds that the busiest rank of a flushed pipeline idles in a step; None micro-batches are enough.
+
+    work: seconds of a micro-batch on a rank, forward and backward. (p-1)/v of it with v = `chunks`; with
+    m < p, every one of the v-1 wraps from the last rank to the first waits for p-m more (Huang et al. 2019,
+    section 2.3; Narayanan et al. 2021, section 2.2).
+    """
+    whole("stages", stages), whole("chunks", chunks)
+    few = 0 if microbatches is None else max(0, stages - whole("microbatches", microbatches))
+    return (stages - 1 + (chunks - 1) * few) * work / chunks

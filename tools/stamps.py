@@ -26,7 +26,8 @@ IMPORT = re.compile(  # in a module, and in the JSON of a notebook, where each l
 ARITHMETIC = (  # the modules of the first layer (allranks/__init__.py), which run in the pages too
     "inputs transformer hardware collectives topology interleaving memory schedules simulate plan precision "
     "attention experts streams lowering batches compression local_updates parameter_server deepspeed_config "
-    "framework_config muon inference failures profiles recovery ranks dispatchers"
+    "framework_config muon inference failures profiles recovery ranks dispatchers roofline "
+    "strategies"
 )
 INPUTS = {  # a group of tests → the files that they look at
     "launch": (

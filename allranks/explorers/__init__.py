@@ -11,6 +11,8 @@ from .controls import settings
 from .svg import NARROW, WIDE
 
 NAMES = (
+    "strategies",
+    "roofline",
     "all_reduce",
     "precision",
     "memory",
@@ -23,6 +25,7 @@ NAMES = (
     "context_parallel",
     "experts",
     "mesh",
+    "layout",
     "decode",
     "serving",
     "traces",

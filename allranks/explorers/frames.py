@@ -45,6 +45,15 @@ QUESTIONS = {
     ),
     "experts": ("Which tokens are dropped, and how many slots are empty?", ("factor", "skew", "top_k")),
     "mesh": ("Which ranks talk to one another, and over which links?", ("axis", "order", "rank")),
+    "strategies": (
+        "What does each rank hold, and what must it send, if a network is cut?",
+        ("strategy", "step", "tokens"),
+    ),
+    "roofline": ("What bounds an operation: arithmetic, or memory?", ("operation", "tokens", "device")),
+    "layout": (
+        "How should this model be divided over these devices?",
+        ("tensor", "pipeline", "stage"),
+    ),
     "decode": ("What bounds the time to the next token?", ("sequences", "ranks", "context")),
     "serving": ("When does each request get its tokens, under load?", ("load", "policy", "budget")),
     "traces": ("Which rank do the others wait for?", ("trace", "zoom", "moment")),

@@ -49,6 +49,16 @@ def mesh_of(layout, order=MEGATRON_ORDER):
     return tuple(axis for name in order for axis in sizes[name])
 
 
+def beside(mesh, axis, devices):
+    """Which of the first `devices` devices are in device 0's group along `axis` of `mesh`: a list, with 0."""
+    stride = 1
+    for name, size in mesh:
+        if name == axis:
+            return [rank for rank in range(0, size * stride, stride) if rank < devices]
+        stride *= size
+    raise ValueError(f"axis must be one of {', '.join([name for name, _ in mesh])}, not {axis!r}")
+
+
 def path(mesh, axes, devices_per_node, inside, between):
     """The `Path` of the groups along `axes`, names of `mesh`.
 

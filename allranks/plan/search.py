@@ -1,13 +1,12 @@
 """Which layouts of a model fit a machine, and which is the fastest? All of them, priced and sorted."""
 
-from collections import namedtuple
-
-from .. import schedules, transformer
 from ..inputs import one_of, quantity
+from ..interleaving import group_size
 from ..memory.states import STAGES, ZERO
 from ..transformer import RECOMPUTATION
 from .footprint import least_bytes, memory_of
-from .legal import layouts
+from .listed import layouts
+from .pricing import plan_of
 from .step import priced
 
 OMITTED = (
@@ -25,37 +24,6 @@ OMITTED = (
     "Memory has no fragments, no workspace of libraries, and no driver's part: give a smaller capacity.",
     "Offload, ZeRO within a node only, and mixed layouts of attention and experts are not tried.",
 )
-
-
-class Plan(namedtuple("Plan", "layout memory parts communication seconds mfu capacity")):
-    """A layout with its price.
-
-    memory: the `memory.Breakdown` of the fullest stage, in bytes a device. parts: the `Parts` of a step, with
-    the communication that is exposed. communication: all `Communication` of a step. seconds: of a step, the
-    sum of its parts. mfu: model FLOPs utilisation, all pairs of tokens counted as papers do, also where only
-    some are `attended`. capacity: bytes that a device has.
-    """
-
-    @property
-    def fits(self):
-        return self.memory.total <= self.capacity
-
-    @property
-    def limit(self):
-        """The largest part of a step."""
-        return self.parts.limit
-
-
-def price(
-    model, layout, accelerator, *, capacity=None, sequence_parallel=True, recipe=ZERO, dropout=True,
-    fused=False, **options
-):  # fmt: skip
-    """The `Plan` of one `Layout`, whether it fits or not; the options are those of `plans`."""
-    capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
-    shared = {"sequence_parallel": sequence_parallel, "recipe": recipe}
-    took = priced(model, layout, accelerator, dropout=dropout, fused=fused, **shared, **options)
-    held = memory_of(model, layout, dropout=dropout, fused=fused, **shared)
-    return _plan(model, layout, held, took, accelerator, capacity, options)
 
 
 def plans(
@@ -90,19 +58,11 @@ def plans(
             continue
         held = memory_of(model, layout, dropout=dropout, fused=fused, known=known, **shared)
         if held.total > capacity:
-            if chunks == 1 or schedules.group_size(layout.pp, layout.microbatches) <= layout.pp:
+            if chunks == 1 or group_size(layout.pp, layout.microbatches) <= layout.pp:
                 full[mesh] = kept
             continue
         took = priced(
             model, layout, accelerator, dropout=dropout, fused=fused, known=known, **shared, **options
         )
-        found.append(_plan(model, layout, held, took, accelerator, capacity, options))
+        found.append(plan_of(model, layout, held, took, accelerator, capacity, options))
     return sorted(found, key=lambda plan: (plan.seconds, plan.memory.total, plan.layout))
-
-
-def _plan(model, layout, held, took, accelerator, capacity, options):
-    peak = accelerator.peak[options.get("dtype", "bf16")]
-    exposed, communication = took
-    seconds = exposed.seconds
-    mfu = transformer.mfu(model, layout.batch, seconds, layout.devices, peak)
-    return Plan(layout, held, exposed, communication, seconds, mfu, capacity)

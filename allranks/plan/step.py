@@ -8,10 +8,11 @@ is as slow as the slowest. The parts add up.
 import math
 from collections import namedtuple
 
-from .. import memory, schedules, topology, transformer
+from .. import memory, topology, transformer
 from ..inputs import quantity, whole
+from ..interleaving import flushed_bubble
 from ..memory.states import ZERO, recipe_of
-from ..topology.experts import expert_seconds, expert_traffic
+from ..topology.tokens import expert_seconds, expert_traffic
 from .layer import kernels
 from .legal import illegal
 from .overlap import data_seconds, hidden_pipeline, hidden_tensor
@@ -92,7 +93,7 @@ def priced(
     pairs that attention computes on the busiest rank, 1 if no mask is skipped (`attention.attended`). tensor,
     context: `topology.traffic`. expert: an all-to-all to the experts and one back, in forward and in
     backward, the same; full recomputation repeats the forward's half. pipeline: `topology.traffic`, a t-th of
-    it if the sequence is split. bubble: `schedules.bubble_seconds` of 1F1B or, with chunks, interleaved, for
+    it if the sequence is split. bubble: `flushed_bubble`, as of 1F1B or, with chunks, interleaved 1F1B, for
     pieces of the most layers, with their communication: exact where pieces are equal. data:
     `memory.zero_windows`. optimizer: its states read and written, gradients read and weights written, at the
     memory's bandwidth.
@@ -147,9 +148,7 @@ def priced(
 
     inside_layers = tensor + context + total.expert
     waiting = v * work.piece + (inside_layers + total.pipeline) / m
-    name = "interleaved" if v > 1 else "one_f_one_b"
-    steps = {"forward": waiting, "input_grad": 0, "weight_grad": 0}
-    bubble = schedules.bubble_seconds(name, pp, chunks=v, microbatches=m, **steps)
+    bubble = flushed_bubble(pp, m, waiting, v)
     touched = recipe.gradients + recipe.weights + 2 * recipe.optimizer
     replicas = cp * dp if stage >= 1 else 1
     mine = loads[0] / replicas + loads[1] / max(1, replicas // ep)

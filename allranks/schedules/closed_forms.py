@@ -6,7 +6,7 @@ seconds; "of ideal" divides it by the m(T_F+T_B+T_W) that the rank computes, "of
 """
 
 from ..inputs import one_of, quantity, whole
-from ..interleaving import group_size
+from ..interleaving import flushed_bubble, group_size
 from .bidirectional import dualpipe_bubble
 from .split_backward import zb_h1_bubble, zb_h2_bubble
 
@@ -36,8 +36,7 @@ def bubble_seconds(
     if forward_and_backward is not None and name != "dualpipe":
         raise ValueError(f"forward_and_backward is for dualpipe, not for {name}")
     if name in FLUSHED:
-        few = 0 if microbatches is None else max(0, stages - whole("microbatches", microbatches))
-        return (stages - 1 + (chunks - 1) * few) * (forward + input_grad + weight_grad) / chunks
+        return flushed_bubble(stages, microbatches, forward + input_grad + weight_grad, chunks)
     if name in ("zb_h1", "zb_h2"):
         published = zb_h1_bubble if name == "zb_h1" else zb_h2_bubble
         bubble = published(stages, forward, input_grad, weight_grad)

@@ -137,7 +137,10 @@ def test_the_button_opens_it_and_escape_returns_to_the_button(at_stage):
     assert page.evaluate("document.activeElement.matches('.btn-lecture-button')")
 
 
-@pytest.mark.parametrize("name", ["pipeline", "memory", "goodput", "serving", "tensor_parallel"])
+@pytest.mark.parametrize(
+    "name",
+    ["pipeline", "memory", "goodput", "serving", "tensor_parallel", "layout", "roofline", "strategies"],
+)
 def test_on_a_slide_the_picture_takes_most_of_the_screen(at_stage, name):
     page = at_stage("notebooks/reference/explorers.html").page
     page.locator(".btn-lecture-button").click()

@@ -3,15 +3,16 @@
 import pytest
 from test_explorer_stories import state
 
-from allranks import failures, inference, profiles
+from allranks import failures, inference, profiles, strategies
 from allranks.collectives import bucketed_backward
 from allranks.compression import METHODS, cost, elements_of, power_sgd_elements
 from allranks.compression import seconds as compressed_seconds
-from allranks.explorers import compression, decode, goodput, serving
+from allranks.explorers import compression, decode, goodput, layout, roofline, serving
 from allranks.hardware import LINKS
 from allranks.local_updates import table_utilization
 from allranks.memory import ddp_buckets
 from allranks.precision import lost, number_format, spacing
+from allranks.roofline import reached
 from allranks.topology.experts import place_experts
 from allranks.topology.placement import Level, place
 from allranks.topology.tensor import tensor_calls, tensor_matrices
@@ -319,3 +320,87 @@ def test_traces():
     assert len(made["Many small ones"][0].collectives) > 5 * len(made["Healthy"][0].collectives)
     assert late["Your turn"] is None
     assert sum(each.waiting > 0.2 * each.whole for each in shares["Your turn"]) == 2
+
+
+# ---- layout ----
+
+
+def priced(title, **changed):
+    return layout.priced({**state("layout", title), **changed})
+
+
+def test_layout():
+    tensor = priced("Tensor groups")
+    assert tensor.layout.tp == 8 and tensor.memory.optimizer > tensor.capacity and not tensor.fits
+    stages = priced("Stages too")
+    assert stages.fits and stages.parts.bubble > 0 and stages.layout.pp == 8
+    far = priced("The surprise")
+    assert far.layout.tp * far.layout.pp == stages.layout.tp * stages.layout.pp
+    assert far.seconds > 2 * stages.seconds and far.parts.limit == "tensor"
+    long = priced("The other way")
+    assert long.communication.tensor < stages.communication.tensor / 2
+    assert long.parts.bubble > 4 * stages.parts.bubble
+    assert long.parts.imbalance > 4 * stages.parts.imbalance
+    today = priced("Today")
+    assert today.fits and today.seconds < stages.seconds
+    assert today.memory.optimizer < stages.memory.optimizer / 8
+    assert 0 < today.parts.exposed < today.communication.seconds
+    assert today.parts.recomputation < stages.parts.recomputation / 8
+    given = state("layout", "Your turn")
+    assert not layout.priced(given).fits
+    while found := layout.better(layout.priced(given), layout.moves(given)):
+        name, value, _, _ = found[0]
+        given = {**given, name: value}
+    last = layout.priced(given)
+    assert last.fits
+    other = priced("Your turn", pipeline=4, chunks=4, recomputation="full")
+    assert other.fits and other.seconds < last.seconds
+
+
+# ---- roofline ----
+
+
+def under_the_roof(title, **changed):
+    given = {**state("roofline", title), **changed}
+    sizes = [given[name] for name in ("model", "inner", "columns", "past")]
+    one = roofline.counted(given["operation"], given["tokens"], roofline.DTYPES[given["dtype"]], *sizes)
+    return reached(one, given["device"], given["dtype"])
+
+
+def test_roofline():
+    large, single = under_the_roof("A large product"), under_the_roof("One token")
+    assert large.share == 1 and single.share < 0.01
+    added = under_the_roof("The surprise")
+    assert added.share < single.share
+    assert added.share == pytest.approx(under_the_roof("The surprise", tokens=1).share)
+    half, whole = under_the_roof("Half the bits"), under_the_roof("Half the bits", dtype="bf16")
+    assert half.share == pytest.approx(whole.share, rel=1e-3) and half.share < 1
+    assert half.seconds == pytest.approx(whole.seconds / 2)
+    limit = under_the_roof("The limit")
+    assert limit.share < 0.1 and limit.memory * 3.35e12 < 80e9
+    assert under_the_roof("The limit", tokens=8192).share < 0.1
+    assert under_the_roof("The limit", tokens=8192, past=128).share > 0.5
+    assert under_the_roof("Your turn").share < 1
+
+
+# ---- strategies ----
+
+
+def test_strategies():
+    shown = {title: state("strategies", title) for title in ("Data", "Sharded states", "Tensor", "Pipeline")}
+    shown |= {title: state("strategies", title) for title in ("Sequence", "Experts")}
+    assert [given["strategy"] for given in shown.values()] == list(strategies.STRATEGIES)
+    made = {title: strategies.calls(given["strategy"]) for title, given in shown.items()}
+    holds = {title: strategies.holds(given["strategy"], 1) for title, given in shown.items()}
+    assert len(made["Data"]) == 1 and holds["Data"] == ((1,), ((0, 1, 2, 3),) * 4)
+    for title in ("Sharded states", "Tensor", "Sequence"):
+        assert holds[title][1] == ((1,),) * 4
+    gathered = [call.phase for call in made["Sharded states"] if call.operation == "all_gather"]
+    assert gathered == ["forward"] * 4 + ["backward"] * 4
+    assert holds["Tensor"][0] == (0, 1, 2, 3)
+    assert {call.carries for call in made["Tensor"]} == {"activations"}
+    assert len(made["Pipeline"][0].pairs) == 1
+    assert all(abs(a - b) == 1 for call in made["Pipeline"] for a, b in call.pairs)
+    assert holds["Sequence"][0] == (1,)
+    assert [call.operation for call in made["Sequence"][:2]] == ["all_gather", "reduce_scatter"]
+    assert [call.operation for call in made["Experts"]] == ["all_to_all"] * 4
