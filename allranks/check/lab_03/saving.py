@@ -5,13 +5,16 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
 
 from allranks import memory
 from allranks.check import exercise, labs
+from allranks.check.lab_03 import wrapping
 from allranks.check.lab_03.common import (
     LR,
     MAX_NORM,
+    all_on_ranks,
     cut_in_units,
     device_of_rank,
     new_adamw,
@@ -25,8 +28,9 @@ from allranks.check.lab_03.common import (
 )
 from allranks.check.lab_03.numbers import clip, precision
 from allranks.check.lab_03.strategies import strategy
-from allranks.check.lab_03.wrapping import held, wrap
+from allranks.check.lab_03.wrapping import wrap
 from allranks.check.labs import is_written, on_ranks
+from allranks.held import held
 from allranks.model import GPT, Layer
 
 
@@ -36,24 +40,37 @@ def full_state(answer):
     is_written(answer)
 
     def on_rank(shape, layers):
-        model = cut_in_units(new_gpt(8, layers=layers).to(device_of_rank()), mesh=new_mesh(*shape))
+        model = new_gpt(8, layers=layers).to(device_of_rank())
+        model.position.weight.requires_grad_(False)
+        cut_in_units(model, mesh=new_mesh(*shape))
         before = [p.to_local().clone() for p in model.parameters()]
-        state = answer(model)
+        with held() as counted:
+            state = answer(model)
+        peak = max(counted.history, default=0)
+        if not all(isinstance(p, DTensor) for p in model.parameters()):
+            return "unsharded", peak, True
         unchanged = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
         if state is None or state is ...:
-            return "nothing", unchanged
+            return "nothing", peak, unchanged
         if not isinstance(state, dict):
-            return f"an object of type {type(state).__name__}", unchanged
+            return f"an object of type {type(state).__name__}", peak, unchanged
         kinds = {"None" if value is None else type(value).__name__ for value in state.values()}
         others = kinds - {"Tensor", "Parameter"}
         if others:
-            return "DTensor" if "DTensor" in others else f"a dict that contains {min(others)}", unchanged
+            what = "DTensor" if "DTensor" in others else f"a dict that contains {min(others)}"
+            return what, peak, unchanged
         devices = {value.device.type for value in state.values()}
-        return (state if dist.get_rank() == 0 else len(state), devices), unchanged
+        return (state if dist.get_rank() == 0 else len(state), devices), peak, unchanged
 
-    for shape, layers in (((3,), 1), ((2, 2), 2)):
-        ranks = on_ranks(on_rank, shape, layers, world_size=torch.Size(shape).numel())
-        for rank, (state, unchanged) in enumerate(ranks):
+    hint = "Every rank has to make the call, because gathering a whole weight takes a part from each."
+    for shape, layers in (((3,), 1), ((2, 2), 3)):
+        ranks = all_on_ranks(hint, on_rank, shape, layers, world_size=torch.Size(shape).numel())
+        plain = new_gpt(8, layers=layers)
+        size = sum(p.nbytes for p in plain.parameters())
+        for rank, (state, peak, unchanged) in enumerate(ranks):
+            assert state != "unsharded", (
+                f"On rank {rank} the model's weights are whole after the call; keep them sharded."
+            )
             assert state != "DTensor", (
                 f"Rank {rank} returned DTensors: these are this rank's shards, and a plain model cannot "
                 "load them."
@@ -69,10 +86,13 @@ def full_state(answer):
             )
             assert rank == 0 or state[0] == 0, (
                 f"Rank {rank} returned {state[0]} whole weights too; expected an empty dict. On a server "
-                "with "
-                "eight ranks that makes eight models."
+                "with eight ranks that makes eight models."
             )
-        state, plain = ranks[0][0][0], new_gpt(8, layers=layers)
+            assert not rank or layers == 1 or peak < 0.8 * size, (
+                f"Rank {rank} returned an empty dict, but before that it held {peak:,} bytes at once, of the "
+                f"model's {size:,}: gather one weight after another, and keep none."
+            )
+        state = ranks[0][0][0]
         expected = plain.state_dict()
         missing = [name for name in expected if name not in state]
         extra = [name for name in state if name not in expected]
@@ -95,18 +115,33 @@ def checkpoint(save, load):
         """Load from `source`, save to `target` at step `stop` (each may be None); train to the end."""
         model = cut_in_units(new_gpt(9 if source is None else 10 + dist.get_rank()).to(device_of_rank()))
         optimizer = new_adamw(model, LR if source is None else 10 * LR)  # a checkpoint brings its own rate
-        step = load(source, model, optimizer) if source else 0
+        try:
+            step = load(source, model, optimizer) if source else 0
+        except CheckpointException as error:
+            return f"lacks ({next(iter(error.failures.values()))[0]})", True, [], None, None
         if type(step) is torch.Tensor and step.numel() == 1:
             step = step.item()
         if not isinstance(step, int):
-            return quoted(step), True, []
-        losses = train_here(model, optimizer, batches[step:stop])
+            return quoted(step), True, [], None, None
+        loaded = numbers_of(model, optimizer) if source else None
+        losses, saved = train_here(model, optimizer, batches[step:stop]), None
         if target:
+            saved = numbers_of(model, optimizer)
             save(target, model, optimizer, stop)
             dist.barrier()
         losses += train_here(model, optimizer, batches[max(step, stop) :])
-        return step, all(isinstance(p, DTensor) for p in model.parameters()), losses
+        sharded = all(isinstance(p, DTensor) for p in model.parameters())
+        return step, sharded, losses, loaded, saved
 
+    def numbers_of(model, optimizer):
+        """The sum of the squares of all weights and moments on all ranks."""
+        kept = [m for state in optimizer.state.values() for m in state.values() if m is not None and m.dim()]
+        local = [getattr(t, "to_local", lambda t=t: t)() for t in [*model.parameters(), *kept]]
+        total = sum(t.detach().double().square().sum() for t in local)
+        dist.all_reduce(total)
+        return total.item()
+
+    hint = "Every rank has to call dcp.save and dcp.load: each writes and reads its own shards."
     batches = new_batches(200, 12, steps=5)
     expected = trained_serially(new_gpt(9), batches)
     with tempfile.TemporaryDirectory() as folder:
@@ -116,12 +151,17 @@ def checkpoint(save, load):
             (first, second, 2, 2, 3),
             (second, None, 3, 3, 5),
         ):
-            results = on_ranks(run, source, target, batches, stop, world_size=world_size)
-            for rank, (step, sharded, losses) in enumerate(results):
+            results = all_on_ranks(hint, run, source, target, batches, stop, world_size=world_size)
+            for rank, (step, sharded, losses, loaded, _) in enumerate(results):
                 _goes_on(losses, expected, step, start, f"on {world_size} ranks", rank)
                 assert sharded, (
                     f"On rank {rank} of {world_size}, weights are no longer DTensors; keep them sharded."
                 )
+                assert loaded is None or abs(loaded / written - 1) < 1e-7, (
+                    f"On rank {rank} of {world_size}, weights or moments are not to the last digit those "
+                    "that were saved: cast nothing."
+                )
+            written = results[0][-1]
             if target:
                 _is_in_parts(target, world_size)
     return "Saved on 4 ranks, loaded and saved on 2, loaded on 3: the losses of a run that never stopped."
@@ -129,6 +169,10 @@ def checkpoint(save, load):
 
 def _goes_on(losses, expected, step, start, where, rank):
     """Fail unless a run that began at `start` has the losses of the one that never stopped."""
+    assert not str(step).startswith("lacks"), (
+        f"Loaded {where}: the checkpoint {str(step).replace('(', 'what load asks for (', 1)[:120]}. "
+        "save has to write the weights, the optimizer's states and `step`."
+    )
     assert step == start, (
         f"Loaded {where}: load returned {step} on rank {rank}; expected the saved step, {start}."
     )
@@ -222,7 +266,7 @@ def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, sav
     labs.milestone(
         [
             ("units from the inside out", wrap, wrap_),
-            ("memory against DDP, measured", held, held_),
+            ("memory against DDP, measured", wrapping.held, held_),
             ("a strategy for a budget", strategy, strategy_),
             ("a precision for each unit", precision, policies, places),
             ("clipping across shards", clip, clip_),
