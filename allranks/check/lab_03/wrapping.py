@@ -118,8 +118,7 @@ def _are_the_options(options, last, once, gathered):
     expected = once + dropped * (once - 1) + of_model
     hint = "the options are for every call, and `last` for the last call only"
     if not dropped and gathered == 2 * once:
-        hint = "every call dropped its weights, so the options did not arrive, or `last` overrode them "
-            "everywhere"
+        hint = "all units dropped theirs: the options did not arrive, or `last` overrode them everywhere"
     if dropped:
         hint = "`last` overrides what it names; the other options hold for the last call too"
     assert gathered == expected, (
