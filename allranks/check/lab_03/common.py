@@ -115,6 +115,22 @@ def all_on_ranks(hint, test, *args, **options):
         raise AssertionError(f"Your function did not finish: {failure}. {hint}") from failure
 
 
+def numbers_of(model, optimizer):
+    """The sum of the squares of all weights, and of all states of each name, over the ranks."""
+    kinds = {"weights": list(model.parameters())}
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.dim():
+                kinds.setdefault(f"optimizer's {name}", []).append(value)
+    totals = {}
+    for name in sorted(kinds):
+        local = [getattr(t, "to_local", lambda t=t: t)() for t in kinds[name]]
+        total = sum(t.detach().double().square().sum() for t in local).to(device_of_rank())
+        dist.all_reduce(total)
+        totals[name] = total.item()
+    return totals
+
+
 def quoted(answer):
     """What was returned, cut to fit into a line."""
     return " ".join(repr(answer).split())[:60]
