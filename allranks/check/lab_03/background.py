@@ -145,7 +145,7 @@ def _is_written_beside_training(said, case):
         'they can meet. Give it a group of its own, dist.new_group(backend="gloo").'
     )
     assert said["begun"], (
-        f"{case}, Nothing had been written, nor begun, {PATIENCE:g} s after begin_save: a thread should "
+        f"{case}, nothing had been written, nor begun, {PATIENCE:g} s after begin_save: a thread should "
         "write beside training, on every rank."
     )
     assert said["error"] is None, f"{case}, end_save raised: {said['error']}"

@@ -139,8 +139,8 @@ def recompute(peak, answer):
         "they have to draw the random numbers of the first, in training mode."
     )
     return (
-        f"The peak of a step falls from {plain[3]:,} to {most:,} bytes, what autograd keeps from "
-        f"{plain[4]:,} to {kept:,}; the gradients are the same, dropout included."
+        f"The peak of a step falls from {plain[3]:,} to {most:,} bytes; the gradients are the same, dropout "
+        "included."
     )
 
 
@@ -251,7 +251,7 @@ def _are_the_gradients(found, expected, case, reduced, micro_batches):
     """Fail unless `found` are the gradients of one process, reduced once."""
     missing = sum(g is None for g in found)
     assert missing < len(found), (
-        f"{case}, No gradient has arrived: the last micro-batch has to reduce what was summed."
+        f"{case}, no gradient has arrived: the last micro-batch has to reduce what was summed."
     )
     assert not missing, (
         f"{case}, {missing} of {len(found)} weights have no gradient: some units never reduce."
