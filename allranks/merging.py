@@ -8,10 +8,9 @@ import json
 import zlib
 from pathlib import Path
 
-from allranks import profiles
+from allranks import gzipped, profiles
 
 ENDINGS = (".json", ".json.gz")
-GZIPPED = b"\x1f\x8b"
 
 
 def traces_of(names, out=None):
@@ -45,9 +44,7 @@ def traces_of(names, out=None):
 def _content(path):
     """What a file holds, plain or gzipped, whatever its ending says; ValueError in a sentence if no JSON."""
     try:
-        raw = path.read_bytes()
-        if raw.startswith(GZIPPED):
-            raw = gzip.decompress(raw)
+        raw = gzipped.read(path)
     except FileNotFoundError:
         raise ValueError(f"there is no file or folder {path}") from None
     except (EOFError, zlib.error):

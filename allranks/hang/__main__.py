@@ -21,6 +21,7 @@ import threading
 import torch.distributed as dist
 
 from allranks import hang
+from allranks.hang import dumps
 from allranks.launch.rank import call_on_abort
 
 USAGE = (
@@ -41,7 +42,7 @@ def main(arguments):
         raise SystemExit(f"there is no {arguments[0]}; {USAGE}")
     folder = os.path.abspath(os.environ.get("ALLRANKS_HANG", hang.FOLDER))
     # Where NCCL's watchdog writes its own.
-    os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, hang.PREFIX))
+    os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, dumps.PREFIX))
     _watch(folder)
     _before_groups_end(folder)
     sys.argv = arguments

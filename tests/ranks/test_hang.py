@@ -88,7 +88,7 @@ def test_a_rank_that_hangs_says_where_when_it_is_told_to_stop(tmp_path, capsys):
     )
     assert "rank 0: train.py, line 7, in step, waiting in all_reduce" in said
     assert "rank 1: train.py, line 19, waiting in barrier" in said
-    fr_trace.main([str(tmp_path / "hang"), "--prefix", hang.PREFIX])
+    fr_trace.main([str(tmp_path / "hang"), "--prefix", hang.dumps.PREFIX])
 
 
 def test_an_exception_is_named_before_what_it_did_to_others(tmp_path):
