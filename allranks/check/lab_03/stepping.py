@@ -116,11 +116,11 @@ def recompute(peak, answer):
         "detached or run under no_grad."
     )
     extra = [n for n, (a, b) in enumerate(zip(counts, right[1], strict=True)) if b == 1 and a > 1]
-    assert not extra or min(counts) < 2 or kept >= right[4] / 2, (
-        f"One checkpoint around the whole model keeps nothing in forward, but computes all {len(counts)} "
-        "layers before the first backward: nothing is saved at the moment that counts. Wrap each of `kinds`."
+    assert not extra, (
+        f"Layer {extra[0]} is computed {counts[extra[0]]} times, but is not of these kinds. A checkpoint around "
+        "the whole model is no help: before the first backward it computes all layers again, so nothing is "
+        "saved at the moment that counts."
     )
-    assert not extra, f"Layer {extra[0]} is computed {counts[extra[0]]} times, but is not of these kinds."
     for number, (a, b) in enumerate(zip(counts, right[1], strict=True)):
         assert a == b, (
             f"In a step layer {number} is computed {a} time{'s' * (a != 1)}; expected {b}, in forward and "
