@@ -117,9 +117,9 @@ def recompute(peak, answer):
     )
     extra = [n for n, (a, b) in enumerate(zip(counts, right[1], strict=True)) if b == 1 and a > 1]
     assert not extra, (
-        f"Layer {extra[0]} is computed {counts[extra[0]]} times, but is not of these kinds. A checkpoint around "
-        "the whole model is no help: before the first backward it computes all layers again, so nothing is "
-        "saved at the moment that counts."
+        f"Layer {extra[0]} is computed {counts[extra[0]]} times, but is not of these kinds. A checkpoint "
+        "around the whole model is no help: before the first backward it computes all layers again, so "
+        "nothing is saved at the moment that counts."
     )
     for number, (a, b) in enumerate(zip(counts, right[1], strict=True)):
         assert a == b, (
