@@ -11,7 +11,8 @@ class held(private.dispatch_mode()):
     """A context that knows the bytes of all floating-point tensors made in it that are still alive.
 
     `now()` returns them, and `history` lists them after each operation. Storages are kept weakly, and each is
-    counted once however many views it has. Integers (tokens) and a backend's own buffers are left out.
+    counted once however many views it has; of a DTensor, the part on this rank. Integers (tokens), what is on
+    the device "meta", where nothing has memory, and a backend's own buffers are left out.
     """
 
     def __init__(self):
@@ -26,8 +27,8 @@ class held(private.dispatch_mode()):
         result = operation(*args, **(kwargs or {}))
         results = result if isinstance(result, (list, tuple)) else [result]
         for t in [] if operation.is_view else results:
-            if isinstance(t, torch.Tensor) and t.is_floating_point():
-                storage = t.untyped_storage()
+            if isinstance(t, torch.Tensor) and t.is_floating_point() and not t.is_meta:
+                storage = (t.to_local() if hasattr(t, "to_local") else t).untyped_storage()
                 self.alive[id(storage)] = storage
         self.history.append(self.now())
         return result

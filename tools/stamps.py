@@ -77,6 +77,7 @@ INPUTS = {  # a group of tests → the files that they look at
     "lab 03": (
         "allranks/check/lab_03/*.py",
         "notebooks/labs/fsdp_solved.ipynb",
+        "tests/check/answers/lab_03/*.yaml",
         "tests/check/test_check_lab_03.py",
     ),
     "lab 04": (

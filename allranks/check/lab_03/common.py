@@ -7,7 +7,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from allranks import memory
-from allranks.check.labs import digits, drawn
+from allranks.check.labs import digits, drawn, on_ranks
+from allranks.launch import LaunchError
 from allranks.model import GPT, loss_of
 
 LR, MAX_NORM = 3e-3, 0.7
@@ -102,6 +103,32 @@ def trained_serially(model, batches, clip=None):
 
 def new_batches(first, size, steps):
     return list(digits()[first : first + size * steps].split(size))
+
+
+def all_on_ranks(hint, test, *args, **options):
+    """`on_ranks`; adds `hint` if ranks wait for each other."""
+    try:
+        return on_ranks(test, *args, **options)
+    except LaunchError as failure:
+        if "raised" in str(failure) or "exited" in str(failure):
+            raise
+        raise AssertionError(f"Your function did not finish: {failure}. {hint}") from failure
+
+
+def numbers_of(model, optimizer):
+    """The sum of the squares of all weights, and of all states of each name, over the ranks."""
+    kinds = {"weights": list(model.parameters())}
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.dim():
+                kinds.setdefault(f"optimizer's {name}", []).append(value)
+    totals = {}
+    for name in sorted(kinds):
+        local = [getattr(t, "to_local", lambda t=t: t)() for t in kinds[name]]
+        total = sum(t.detach().double().square().sum() for t in local).to(device_of_rank())
+        dist.all_reduce(total)
+        totals[name] = total.item()
+    return totals
 
 
 def quoted(answer):

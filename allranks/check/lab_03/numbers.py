@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -125,7 +126,7 @@ def precision(answer, places):
 
 @contextlib.contextmanager
 def _norms_of_torch():
-    """List the functions of torch.nn.utils for norms that this thread calls, under any name."""
+    """List the functions of torch.nn.utils for norms that this or a new thread calls, under any name."""
     called = []
 
     def profile(frame, event, _):
@@ -133,12 +134,14 @@ def _norms_of_torch():
         if event == "call" and frame.f_code.co_filename == clip_grad.__file__ and hasattr(nn.utils, name):
             called.append(name)
 
-    before = sys.getprofile()
+    before = sys.getprofile(), threading.getprofile()
     sys.setprofile(profile)
+    threading.setprofile(profile)
     try:
         yield called
     finally:
-        sys.setprofile(before)
+        sys.setprofile(before[0])
+        threading.setprofile(before[1])
 
 
 @exercise
@@ -153,14 +156,16 @@ def clip(answer):
         cut_in_units(model, mesh=new_mesh(*shape))
         (size * loss_of(model, part_of_rank(tokens))).backward()
         before = [p.detach().to_local().clone() for p in model.parameters()]
+        places = [p.grad.to_local().data_ptr() for p in model.parameters() if p.grad is not None]
         with trace() as counted, _norms_of_torch() as borrowed:
             norm = answer(model, max_norm)
         norm = norm.item() if type(norm) is torch.Tensor and norm.numel() == 1 else norm
         unchanged = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        in_place = places == [g.to_local().data_ptr() for g in gradients if isinstance(g, DTensor)]
         whole = [g.full_tensor().cpu() for g in gradients if isinstance(g, DTensor)]
         norm = norm if isinstance(norm, float) else quoted(norm)
-        return norm, unchanged, whole, len(counted.log), borrowed[:1]
+        return norm, unchanged, whole, in_place, len(counted.log), borrowed[:1]
 
     model = new_gpt(7)
     model.position.weight.requires_grad_(False)
@@ -180,13 +185,12 @@ def clip(answer):
                 zeros = norm == 0.0 and not any(g.any() for g in whole)
                 assert zeros, (
                     f"On a mesh of {mesh}, with all gradients 0, rank {rank} returned {norm}; expected 0.0, "
-                    "and "
-                    "gradients that are still 0."
+                    "and gradients that are still 0."
                 )
             continue
         norms = [norm for norm, *_ in results]
         factor = min(1.0, max_norm / total)
-        for rank, (norm, unchanged, whole, calls, borrowed) in enumerate(results):
+        for rank, (norm, unchanged, whole, in_place, calls, borrowed) in enumerate(results):
             case = f"On a mesh of {mesh}, rank {rank}"
             assert not borrowed, (
                 f"{case} called torch's {borrowed[0]}, which is right and what a program should call. Here, "
@@ -196,20 +200,19 @@ def clip(answer):
             assert unchanged, f"{case} has changed its weights; scale only the gradients."
             assert max(norms) - min(norms) < 1e-3 * total, (
                 f"On a mesh of {mesh}, the ranks return norms from {min(norms):.3f} to {max(norms):.3f}; "
-                "one process "
-                f"has {total:.3f}. A rank by itself knows only the norm of its shards."
+                f"one process has {total:.3f}. A rank by itself knows only the norm of its shards."
             )
             replicated = len(shape) == 2 and abs(norm / total - shape[0] ** 0.5) < 1e-3
             assert not replicated, (
                 f"{case} returned {norm:.3f}, √{shape[0]} times {total:.3f}: each shard exists {shape[0]} "
-                "times, "
-                "and all copies were summed."
+                "times, and all copies were summed."
             )
             assert abs(norm / total - 1) < 1e-3, (
                 f"{case} returned {norm:.3f}; expected {total:.3f}, the norm in one process."
             )
-            assert len(whole) == len(gradients), (
-                f"{case} replaced gradients that were DTensors; scale them in place."
+            assert len(whole) == len(gradients) and in_place, (
+                f"{case} replaced gradients by other tensors; scale them in place, as an optimizer and FSDP "
+                "may hold the old ones."
             )
             left = norm_of(whole)
             assert abs(left / (factor * total) - 1) < 1e-3, (

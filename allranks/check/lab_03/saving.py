@@ -1,33 +1,31 @@
-"""Checkpoints, whole and in shards, and all tasks together."""
+"""Checkpoints, whole and in shards."""
 
 import os
 import tempfile
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
 
-from allranks import memory
-from allranks.check import exercise, labs
+from allranks.check import exercise
 from allranks.check.lab_03.common import (
     LR,
-    MAX_NORM,
+    all_on_ranks,
     cut_in_units,
     device_of_rank,
     new_adamw,
     new_batches,
     new_gpt,
     new_mesh,
+    numbers_of,
     quoted,
     same_losses,
     train_here,
     trained_serially,
 )
-from allranks.check.lab_03.numbers import clip, precision
-from allranks.check.lab_03.strategies import strategy
-from allranks.check.lab_03.wrapping import held, wrap
-from allranks.check.labs import is_written, on_ranks
-from allranks.model import GPT, Layer
+from allranks.check.labs import is_written
+from allranks.held import held
 
 
 @exercise
@@ -36,24 +34,37 @@ def full_state(answer):
     is_written(answer)
 
     def on_rank(shape, layers):
-        model = cut_in_units(new_gpt(8, layers=layers).to(device_of_rank()), mesh=new_mesh(*shape))
+        model = new_gpt(8, layers=layers).to(device_of_rank())
+        model.position.weight.requires_grad_(False)
+        cut_in_units(model, mesh=new_mesh(*shape))
         before = [p.to_local().clone() for p in model.parameters()]
-        state = answer(model)
+        with held() as counted:
+            state = answer(model)
+        peak = max(counted.history, default=0)
+        if not all(isinstance(p, DTensor) for p in model.parameters()):
+            return "unsharded", peak, True
         unchanged = all(torch.equal(p.to_local(), b) for p, b in zip(model.parameters(), before, strict=True))
         if state is None or state is ...:
-            return "nothing", unchanged
+            return "nothing", peak, unchanged
         if not isinstance(state, dict):
-            return f"an object of type {type(state).__name__}", unchanged
+            return f"an object of type {type(state).__name__}", peak, unchanged
         kinds = {"None" if value is None else type(value).__name__ for value in state.values()}
         others = kinds - {"Tensor", "Parameter"}
         if others:
-            return "DTensor" if "DTensor" in others else f"a dict that contains {min(others)}", unchanged
+            what = "DTensor" if "DTensor" in others else f"a dict that contains {min(others)}"
+            return what, peak, unchanged
         devices = {value.device.type for value in state.values()}
-        return (state if dist.get_rank() == 0 else len(state), devices), unchanged
+        return (state if dist.get_rank() == 0 else len(state), devices), peak, unchanged
 
-    for shape, layers in (((3,), 1), ((2, 2), 2)):
-        ranks = on_ranks(on_rank, shape, layers, world_size=torch.Size(shape).numel())
-        for rank, (state, unchanged) in enumerate(ranks):
+    hint = "Every rank has to make the call, because gathering a whole weight takes a part from each."
+    for shape, layers in (((3,), 1), ((2, 2), 3)):
+        ranks = all_on_ranks(hint, on_rank, shape, layers, world_size=torch.Size(shape).numel())
+        plain = new_gpt(8, layers=layers)
+        size = sum(p.nbytes for p in plain.parameters())
+        for rank, (state, peak, unchanged) in enumerate(ranks):
+            assert state != "unsharded", (
+                f"On rank {rank} the model's weights are whole after the call; keep them sharded."
+            )
             assert state != "DTensor", (
                 f"Rank {rank} returned DTensors: these are this rank's shards, and a plain model cannot "
                 "load them."
@@ -69,10 +80,13 @@ def full_state(answer):
             )
             assert rank == 0 or state[0] == 0, (
                 f"Rank {rank} returned {state[0]} whole weights too; expected an empty dict. On a server "
-                "with "
-                "eight ranks that makes eight models."
+                "with eight ranks that makes eight models."
             )
-        state, plain = ranks[0][0][0], new_gpt(8, layers=layers)
+            assert not rank or layers == 1 or peak < 0.8 * size, (
+                f"Rank {rank} returned an empty dict, but before that it held {peak:,} bytes at once, of the "
+                f"model's {size:,}: gather one weight after another, and keep none."
+            )
+        state = ranks[0][0][0]
         expected = plain.state_dict()
         missing = [name for name in expected if name not in state]
         extra = [name for name in state if name not in expected]
@@ -95,20 +109,27 @@ def checkpoint(save, load):
         """Load from `source`, save to `target` at step `stop` (each may be None); train to the end."""
         model = cut_in_units(new_gpt(9 if source is None else 10 + dist.get_rank()).to(device_of_rank()))
         optimizer = new_adamw(model, LR if source is None else 10 * LR)  # a checkpoint brings its own rate
-        step = load(source, model, optimizer) if source else 0
+        try:
+            step = load(source, model, optimizer) if source else 0
+        except CheckpointException as error:
+            return f"lacks ({next(iter(error.failures.values()))[0]})", True, [], None, None
         if type(step) is torch.Tensor and step.numel() == 1:
             step = step.item()
         if not isinstance(step, int):
-            return quoted(step), True, []
-        losses = train_here(model, optimizer, batches[step:stop])
+            return quoted(step), True, [], None, None
+        loaded = numbers_of(model, optimizer) if source else None
+        losses, saved = train_here(model, optimizer, batches[step:stop]), None
         if target:
+            saved = numbers_of(model, optimizer)
             save(target, model, optimizer, stop)
             dist.barrier()
         losses += train_here(model, optimizer, batches[max(step, stop) :])
-        return step, all(isinstance(p, DTensor) for p in model.parameters()), losses
+        sharded = all(isinstance(p, DTensor) for p in model.parameters())
+        return step, sharded, losses, loaded, saved
 
+    hint = "Every rank has to call dcp.save and dcp.load: each writes and reads its own shards."
     batches = new_batches(200, 12, steps=5)
-    expected = trained_serially(new_gpt(9), batches)
+    expected, written = trained_serially(new_gpt(9), batches), None
     with tempfile.TemporaryDirectory() as folder:
         first, second = (os.path.join(folder, name) for name in ("first", "second"))
         for source, target, world_size, start, stop in (
@@ -116,12 +137,18 @@ def checkpoint(save, load):
             (first, second, 2, 2, 3),
             (second, None, 3, 3, 5),
         ):
-            results = on_ranks(run, source, target, batches, stop, world_size=world_size)
-            for rank, (step, sharded, losses) in enumerate(results):
+            results = all_on_ranks(hint, run, source, target, batches, stop, world_size=world_size)
+            for rank, (step, sharded, losses, loaded, _) in enumerate(results):
                 _goes_on(losses, expected, step, start, f"on {world_size} ranks", rank)
                 assert sharded, (
                     f"On rank {rank} of {world_size}, weights are no longer DTensors; keep them sharded."
                 )
+                other = [n for n, v in (written or {}).items() if abs(loaded.get(n, 0) / v - 1) > 1e-7]
+                assert not other, (
+                    f"On rank {rank} of {world_size}, the {other[0]} are not to the last digit those that "
+                    "were saved: cast nothing."
+                )
+            written = results[0][-1]
             if target:
                 _is_in_parts(target, world_size)
     return "Saved on 4 ranks, loaded and saved on 2, loaded on 3: the losses of a run that never stopped."
@@ -129,6 +156,10 @@ def checkpoint(save, load):
 
 def _goes_on(losses, expected, step, start, where, rank):
     """Fail unless a run that began at `start` has the losses of the one that never stopped."""
+    assert not str(step).startswith("lacks"), (
+        f"Loaded {where}: the checkpoint {str(step).replace('(', 'what load asks for (', 1)[:120]}. "
+        "save has to write the weights, the optimizer's states and `step`."
+    )
     assert step == start, (
         f"Loaded {where}: load returned {step} on rank {rank}; expected the saved step, {start}."
     )
@@ -154,81 +185,4 @@ def _is_in_parts(folder, world_size):
     assert max(sizes) < 0.75 * sum(sizes), (
         f"One file holds {max(sizes) / sum(sizes):.0%} of what {world_size} ranks saved; "
         "each rank should write its own shards."
-    )
-
-
-def milestone(wrap_, held_, strategy_, policies, places, clip_, full_state_, save, load):
-    """Try every task, and then all of them together: the running model, stopped on 4 ranks, resumed on 2."""
-    batches = new_batches(600, 12, steps=4)
-
-    def running(seed, **options):
-        torch.manual_seed(seed)
-        model = GPT().to(device_of_rank())
-        layers = [sum(p.numel() for p in layer.parameters()) for layer in model.layers]
-        rest = sum(p.numel() for p in model.parameters()) - sum(layers)
-        budget = memory.zero_bytes(sum(layers) + rest, dist.get_world_size(), 3, "fp32") + 4 * sum(layers)
-        wrap_(model, (Layer,), **strategy_(layers, rest, budget, device_of_rank()) | options)
-        return model, new_adamw(model)
-
-    def stop(folder):
-        model, optimizer = running(0)
-        losses = train_here(model, optimizer, batches[:2], clip_)
-        bytes_held = tuple(held_(model, optimizer))
-        save(folder, model, optimizer, 2)
-        return losses, bytes_held, full_state_(model)
-
-    def resume(folder):
-        model, optimizer = running(1)
-        step = load(folder, model, optimizer)
-        return train_here(model, optimizer, batches[step:], clip_)
-
-    def in_bf16():
-        inner, last = policies(torch.bfloat16, torch.float32)
-        model, optimizer = running(0, mp_policy=inner, last={"mp_policy": last})
-        return train_here(model, optimizer, batches[:2], clip_)
-
-    def whole():
-        torch.manual_seed(0)
-        model = GPT()
-        Ψ = sum(p.numel() for p in model.parameters())
-        expected = trained_serially(model, batches[:2], MAX_NORM)
-        halfway = {name: value.clone() for name, value in model.state_dict().items()}
-        torch.manual_seed(0)
-        expected = trained_serially(GPT(), batches, MAX_NORM)
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = on_ranks(stop, folder)
-            losses = ranks[0][0] + on_ranks(resume, folder, world_size=2)[0]
-        assert same_losses(losses, expected), (
-            f"Stopped on 4 ranks and resumed on 2, the last loss is {losses[-1]:.5f}; "
-            f"one process that never stopped has {expected[-1]:.5f}."
-        )
-        for rank, (_, bytes_held, _) in enumerate(ranks):
-            states = tuple(memory.zero_states(Ψ, 4, 3, "fp32"))
-            assert bytes_held == states, f"Rank {rank} holds {bytes_held} bytes; expected {states}."
-        for name, value in halfway.items():
-            # Adam amplifies the rounding of small gradients
-            assert torch.allclose(ranks[0][2][name], value, atol=LR / 20), (
-                f"{name} in rank 0's state dict of step 2 differs from that of one process."
-            )
-        low = on_ranks(in_bf16, world_size=2)[0][-1]
-        assert abs(low / expected[1] - 1) < 0.02, (
-            f"Computed in bf16, the second loss is {low:.4f}; expected {expected[1]:.4f} to 2 %, as in fp32."
-        )
-        return (
-            f"Loss {expected[0]:.3f} → {losses[-1]:.3f}, as in one process that never stopped; "
-            f"{sum(states):,} bytes on each of 4 ranks, a quarter of {16 * Ψ:,}."
-        )
-
-    labs.milestone(
-        [
-            ("units from the inside out", wrap, wrap_),
-            ("memory against DDP, measured", held, held_),
-            ("a strategy for a budget", strategy, strategy_),
-            ("a precision for each unit", precision, policies, places),
-            ("clipping across shards", clip, clip_),
-            ("a whole state dict on rank 0", full_state, full_state_),
-            ("stop on four ranks, resume on two", checkpoint, save, load),
-        ],
-        whole,
-        "a model that no rank holds whole, trained, saved, and resumed on other ranks.",
     )

@@ -2,6 +2,7 @@
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import CPUOffloadPolicy
 
 from allranks import memory
 from allranks.check import exercise
@@ -10,12 +11,17 @@ from allranks.check.labs import digits, is_written, on_ranks
 from allranks.model import loss_of
 from allranks.trace import trace
 
+LARGE = [48_000_000, 50_000_000, 64_000_000] * 8, 6_000_000  # parameters of layers, and of the rest
+WIDE = [90_000_000, 30_000_000, 31_000_000], 161_000_000  # keeping weights takes less than dropping them
+PINNED = "an offload_policy with pin_memory"
+VOCABULARY = LARGE[0], 162_000_000
 
-def _needs(layers, rest, shards, kept):
+
+def _needs(layers, rest, shards, kept, offloaded):
     """The bytes that a rank needs, by the table of the task."""
     Ψ, largest = sum(layers) + rest, max(layers)
     whole = 4 * Ψ + 4 * largest if kept else 4 * rest + memory.unsharded_bytes(largest, "fp32")
-    return memory.zero_bytes(Ψ, shards, 3, "fp32") + whole
+    return whole + (0 if offloaded else memory.zero_bytes(Ψ, shards, 3, "fp32"))
 
 
 def _sends(layers, rest, shards, kept, world_size):
@@ -26,9 +32,9 @@ def _sends(layers, rest, shards, kept, world_size):
 
 
 def _choices(world_size):
-    """(shards, kept), the best first."""
+    """(shards, kept, offloaded), the best first."""
     divisors = [s for s in range(2, world_size + 1) if world_size % s == 0]
-    return [(s, kept) for kept in (True, False) for s in divisors]
+    return [(s, kept, away) for away in (False, True) for kept in (True, False) for s in divisors]
 
 
 def _choice(layers, rest, budget, world_size):
@@ -36,21 +42,19 @@ def _choice(layers, rest, budget, world_size):
 
 
 def _strategy_cases():
-    """Yield (world size, parameters of the layers and of the rest, budget), on both sides of each limit.
+    """Yield (world size, parameters of layers and of the rest, budget, whether to train), about each limit.
 
-    One byte more than a choice needs, it is the best; one byte less, the next has to be taken.
+    With all that a choice needs, it is the best; with one byte less, the next has to be taken.
     """
     model = new_gpt(5, layers=2)
     layers = [sum(p.numel() for p in layer.parameters()) for layer in model.layers]
-    rest = sum(p.numel() for p in model.parameters()) - sum(layers)
-    large = [48_000_000, 50_000_000, 64_000_000] * 8, 7_000_000
-    wide = [90_000_000, 30_000_000, 31_000_000], 160_000_000
-    for world_size, sizes, slacks in ((4, (layers, rest), (1,)), (6, large, (1, -1)), (6, wide, (1, -1))):
-        needs = [int(_needs(*sizes, *choice)) for choice in _choices(world_size)]
-        for choice, need in zip(_choices(world_size), needs, strict=True):
-            for budget in (need + slack for slack in slacks if need + slack >= min(needs)):
-                if budget < need or _choice(*sizes, budget, world_size) == choice:
-                    yield world_size, *sizes, budget
+    small = layers, sum(p.numel() for p in model.parameters()) - sum(layers)
+    for world_size, sizes in ((4, small), (6, LARGE), (6, WIDE), (6, VOCABULARY)):
+        needs = {int(_needs(*sizes, *choice)) for choice in _choices(world_size)}
+        for need in sorted(needs, reverse=True):
+            for budget in (need, need - 1):
+                if budget >= min(needs):
+                    yield world_size, *sizes, budget, sizes is small and budget == need
 
 
 @exercise
@@ -61,38 +65,55 @@ def strategy(answer):
 
     def on_rank(cases):
         choices = []
-        for layers, rest, budget in cases:
+        for layers, rest, budget, trains in cases:
             options = answer(list(layers), rest, budget, device_of_rank())
             mesh = options.get("mesh") if isinstance(options, dict) else None
-            if not isinstance(mesh, DeviceMesh):
-                return quoted(options)
+            policy = options.get("offload_policy") if mesh else None
+            pinned = isinstance(policy, CPUOffloadPolicy) and policy.pin_memory
+            if not isinstance(mesh, DeviceMesh) or (pinned and device_of_rank().type == "cpu"):
+                return [*choices, PINNED if pinned else quoted(options)]
             shape = (*((1,) if mesh.ndim == 1 else ()), *mesh.shape)
             in_order = mesh.mesh.flatten().tolist() == list(range(dist.get_world_size()))
-            sent = None
-            if sum(layers) < 1e6:
-                model = cut_in_units(new_gpt(5, layers=2).to(device_of_rank()), **options)
-                with trace() as counted:
-                    loss_of(model, part_of_rank(tokens)).backward()
-                sent = counted.sent
-            choices.append((shape, in_order, options.get("reshard_after_forward"), sent))
+            sent = sent_with(options) if trains else None
+            choices.append((shape, in_order, options.get("reshard_after_forward"), _offload(policy), sent))
         return choices
+
+    def sent_with(options):
+        model = cut_in_units(new_gpt(5, layers=2).to(device_of_rank()), **options)
+        with trace() as counted:
+            loss_of(model, part_of_rank(tokens)).backward()
+        return counted.sent
 
     grouped = {}
     for world_size, *case in _strategy_cases():
         grouped.setdefault(world_size, []).append(case)
     for world_size, cases in grouped.items():
         for rank, choices in enumerate(on_ranks(on_rank, cases, world_size=world_size)):
-            assert not isinstance(choices, str), (
-                f"Rank {rank} returned {choices}; expected a dict of options of fully_shard, with a mesh."
-            )
-            for case, choice in zip(cases, choices, strict=True):
-                _is_the_strategy(world_size, *case, *choice)
-    return "What fits and sends least: keep weights while there is room, and use as few shards as fit."
+            for case, choice in zip(cases, choices, strict=False):
+                assert choice != PINNED, (
+                    f"Rank {rank} returned {PINNED}=True, but there is no GPU to copy to: pin memory only "
+                    'where device.type is "cuda".'
+                )
+                assert not isinstance(choice, str), (
+                    f"Rank {rank} returned {choice}; expected a dict of options of fully_shard, with a mesh."
+                )
+                _is_the_strategy(world_size, *case[:3], *choice)
+    return (
+        "What fits and sends least: keep weights while there is room, use as few shards as fit, and offload "
+        "only when nothing else fits."
+    )
 
 
-def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard, sent):
+def _offload(policy):
+    """Whether `policy` offloads; a text if it is not a policy of fully_shard."""
+    if isinstance(policy, CPUOffloadPolicy):
+        return True
+    return False if policy is None or type(policy).__name__ == "OffloadPolicy" else quoted(policy)
+
+
+def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard, offloaded, sent):
     Ψ = sum(layers) + rest
-    shards, kept = _choice(layers, rest, budget, world_size)
+    shards, kept, away = right = _choice(layers, rest, budget, world_size)
     case = f"On {world_size} ranks, with {budget / Ψ:.1f} bytes a parameter,"
     mesh = " × ".join(map(str, shape))
     assert len(shape) == 2 and shape[0] * shape[1] == world_size and in_order, (
@@ -102,19 +123,28 @@ def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard,
         f"{case} reshard_after_forward is {reshard!r}; expected None or False. None drops the weights of all "
         "units but the last, which backward needs at once; False keeps them."
     )
-    chosen = shape[1], reshard is False
+    assert not isinstance(offloaded, str), (
+        f"{case} offload_policy is {offloaded}; expected an instance of CPUOffloadPolicy, or none."
+    )
+    chosen = shape[1], reshard is False, offloaded
     what = f"{case} {mesh} {'with weights kept' if chosen[1] else 'with weights dropped'}"
+    what += " and states on the host" * offloaded
     fits = shape[1] == 1 or _needs(layers, rest, *chosen) <= budget
-    turned = fits and shape[::-1] == (world_size // shards, shards) != shape and chosen[1] == kept
+    turned = fits and shape[::-1] == (world_size // shards, shards) != shape and chosen[1:] == right[1:]
     assert not turned, f"{what} has the axes exchanged: the second axis shards."
     assert shape[1] > 1, f"{case} the mesh is {mesh}: one shard is DDP; expected {shards} shards."
+    assert not offloaded or away, (
+        f"{what} fits, but so does a choice without offload. Offload only if nothing else fits: every step "
+        "copies weights and gradients over the link, and the CPU takes the optimizer's step."
+    )
     needs = _needs(layers, rest, *chosen)
-    assert needs <= budget, f"{what} does not fit: it needs {needs:,.0f} bytes of {budget:,}."
-    cost, least = (_sends(layers, rest, *c, world_size) for c in (chosen, (shards, kept)))
+    hint = " Nothing on the device does. Offload the states to the host." * (away and not offloaded)
+    assert needs <= budget, f"{what} does not fit: it needs {needs:,.0f} bytes of {budget:,}.{hint}"
+    cost, least = (_sends(layers, rest, *c, world_size) for c in (chosen[:2], (shards, kept)))
     assert cost <= least, (
         f"{what} fits, but sends {cost / 4 / Ψ:.2f} Ψ elements a step; {least / 4 / Ψ:.2f} Ψ are enough."
     )
-    assert chosen == (shards, kept), (
+    assert chosen == right, (
         f"{what} fits, but gathers each weight among {chosen[0]} ranks; {shards} are enough."
     )
     assert sent is None or abs(sent - least) < 1, f"{what} sends {sent:,.0f} bytes; expected {least:,.0f}."

@@ -5,7 +5,7 @@ import warnings
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from allranks import memory
@@ -56,10 +56,13 @@ def wrap(answer):
         gradients = {name: p.grad.full_tensor().cpu() for name, p in model.named_parameters()}
         return units, reduced, counted.calls["all_gather"], gradients
 
-    kept = {"reshard_after_forward": False}
+    kept, dropped = ({"reshard_after_forward": drop} for drop in (False, True))
     cases = {
         3: [((Layer,), {}, None), ((nn.Linear, Layer), {}, None)],
-        2: [((Layer, nn.Embedding), kept, {"reshard_after_forward": True})],
+        2: [
+            ((Layer, nn.Embedding), kept, dropped),
+            ((Layer,), dropped, {"mp_policy": MixedPrecisionPolicy()}),
+        ],
     }
     for world_size in cases:
         results = on_ranks(on_rank, cases[world_size], world_size=world_size)[0]
@@ -86,6 +89,10 @@ def _are_the_units(world_size, kinds, options, last, result, tokens):
     )
     assert not extra, f"{case}, {extra[0]} is a unit, but not of these kinds."
     sizes = bytes_of_units(model, wanted, world_size)
+    assert len(reduced) == len(sizes), (
+        f"{case}, {len(sizes)} units reduce their gradients in {len(reduced)} messages: to fully_shard, one "
+        "list is one unit; call it for each module."
+    )
     assert sorted(reduced) == sorted(sizes.values()), (
         f"{case}, rank 0 reduces the gradients of {len(sizes)} units in messages of "
         f"{', '.join(map(str, reduced))} bytes; expected {', '.join(map(str, sizes.values()))}."
@@ -101,25 +108,36 @@ def _are_the_units(world_size, kinds, options, last, result, tokens):
             f"{case}, rank 0's gradient of {name} differs from that of one process."
         )
     if last:
-        once, twice = len(sizes), 2 * len(sizes)
-        hint = (
-            "every call dropped its weights, so the options did not arrive, or `last` overrode them "
-            "everywhere"
-            if gathered == twice
-            else "the options are for every call, and `last` for the last call only"
-        )
-        assert gathered == once + 1, (
-            f"With reshard_after_forward=False for all and True in `last`, {once} units are gathered "
-            f"{gathered} times in a step; expected {once + 1}: {hint}."
-        )
+        _are_the_options(options, last, len(sizes), gathered)
     return len(sizes)
 
 
-def _states(parameters, element, world_size, rank):
-    """The bytes of one state on a rank, with a model sharded by rows; of `parameters`."""
-    return element * sum(
-        memory.shard_elements(p.shape[0], p[0].numel(), world_size, rank) for p in parameters
+def _are_the_options(options, last, once, gathered):
+    """Fail unless `once` units were gathered as often as `options`, and `last` for the model, have it."""
+    dropped, of_model = options["reshard_after_forward"], (options | last)["reshard_after_forward"]
+    expected = once + dropped * (once - 1) + of_model
+    hint = "the options are for every call, and `last` for the last call only"
+    if not dropped and gathered == 2 * once:
+        hint = "all units dropped theirs: the options did not arrive, or `last` overrode them everywhere"
+    if dropped:
+        hint = "`last` overrides what it names; the other options hold for the last call too"
+    assert gathered == expected, (
+        f"With reshard_after_forward={dropped} for all and {', '.join(last)} in `last`, {once} units are "
+        f"gathered {gathered} times in a step; expected {expected}: {hint}."
     )
+
+
+def _part(p, element, shards, rank, padded=False):
+    """The bytes of the parameter `p` on a rank, cut by rows; `padded` to as many rows as rank 0 has."""
+    return element * memory.shard_elements(p.shape[0], p[0].numel(), shards, 0 if padded else rank)
+
+
+OPTIMIZERS = {  # how many moments each keeps, and how it is made
+    "AdamW": (2, new_adamw),
+    "AMSGrad": (3, lambda model: torch.optim.AdamW(model.parameters(), lr=LR, amsgrad=True)),
+    "SGD": (0, lambda model: torch.optim.SGD(model.parameters(), lr=LR)),
+    "SGD with momentum": (1, lambda model: torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9)),
+}
 
 
 @exercise
@@ -131,39 +149,37 @@ def held(answer):
     def on_rank(cases):
         return [try_out(*case) for case in cases]
 
-    def try_out(sharded, dtype, moments, frozen):
+    def try_out(shape, dtype, optimizer, special):
         model = new_gpt(4).to(device_of_rank(), dtype)
-        model.position.weight.requires_grad_(not frozen)
-        model = cut_in_units(model) if sharded else DistributedDataParallel(model)
-        optimizer = new_adamw(model) if moments else torch.optim.SGD(model.parameters(), lr=LR)
+        model.position.weight.requires_grad_(special != "frozen")
+        model = cut_in_units(model, mesh=new_mesh(*shape)) if shape else DistributedDataParallel(model)
+        optimizer = OPTIMIZERS[optimizer][1](model)
         counts = [answer(model, optimizer)]
         loss_of(model, part_of_rank(tokens)).backward()
         optimizer.step()
+        if special == "freed":
+            model.layers[0].zero_grad()
+        before = [id(p.grad) for p in model.parameters()], len(optimizer.state)
         counts.append(answer(model, optimizer))
-        return [tuple(count) if isinstance(count, tuple | list) else quoted(count) for count in counts]
+        unchanged = before == ([id(p.grad) for p in model.parameters()], len(optimizer.state))
+        counts = [tuple(count) if isinstance(count, tuple | list) else quoted(count) for count in counts]
+        return counts, unchanged
 
-    cases = {
+    cases = {  # the mesh, or None under DDP; …; and which gradients are missing
         2: [
-            (False, torch.float32, 2, False),
-            (True, torch.bfloat16, 2, False),
-            (True, torch.float32, 0, False),
+            (None, torch.float32, "AdamW", ""),
+            ((2,), torch.bfloat16, "AdamW", ""),
+            ((2,), torch.float32, "SGD", ""),
+            ((2, 1), torch.float32, "SGD with momentum", "freed"),
         ],
-        3: [(True, torch.float32, 2, True)],
+        3: [((3,), torch.float32, "AdamW", "frozen"), ((3,), torch.float32, "AMSGrad", "")],
     }
     model = new_gpt(4)
     for world_size in cases:
         for rank, results in enumerate(on_ranks(on_rank, cases[world_size], world_size=world_size)):
-            for case, (before, after) in zip(cases[world_size], results, strict=True):
-                sharded, dtype, moments, frozen = case
-                trained = [p for name, p in model.named_parameters() if not frozen or "position" not in name]
-                place = (world_size, rank) if sharded else (1, 0)
-                weights = _states(model.parameters(), dtype.itemsize, *place)
-                gradients = _states(trained, dtype.itemsize, *place)
-                whole = _states(model.parameters(), dtype.itemsize, 1, 0)
-                who = f"Under {'FSDP' if sharded else 'DDP'} on {world_size} ranks, rank {rank}"
-                who = f"With frozen position embeddings u{who[1:]}" if frozen else who
-                _are_the_bytes(before, (weights, 0, 0), whole, who, trained)
-                _are_the_bytes(after, (weights, gradients, moments * gradients), whole, who, trained)
+            for case, (counts, unchanged) in zip(cases[world_size], results, strict=True):
+                who = _are_the_bytes(model, world_size, rank, counts, *case)
+                assert unchanged, f"{who} changed gradients or states; held measures and changes nothing."
     Ψ = sum(p.numel() for p in model.parameters())
     ours, ddp = (memory.zero_bytes(Ψ, 2, stage, "fp32") for stage in (3, 0))
     return (
@@ -172,18 +188,47 @@ def held(answer):
     )
 
 
-def _are_the_bytes(counts, expected, whole, who, trained):
-    assert isinstance(counts, tuple) and len(counts) == 3, (
-        f"{who} returned {counts}; expected (weights, gradients, optimizer), three ints."
-    )
-    names = ("weights", "gradients", "the optimizer's states")
-    for name, nbytes, right in zip(names, counts, expected, strict=True):
-        assert isinstance(nbytes, int), f"{who} returned {quoted(nbytes)} for {name}; expected an int."
-        case = f"{who} returned {nbytes:,} bytes for {name}, but holds {right:,}"
-        assert nbytes != right + 4 * len(trained), (
-            f"{case}: Adam's step counter, one number a parameter, is not a moment."
+def _are_the_bytes(model, world_size, rank, counts, shape, dtype, optimizer, special):
+    """Fail unless `counts`, before and after a step, are the bytes of the tensors; return who counted."""
+    named = list(model.named_parameters())
+    trained = [p for name, p in named if special != "frozen" or "position" not in name]
+    graded = [p for name, p in named if special != "freed" or not name.startswith("layers.0")]
+    graded = [p for p in graded if any(p is t for t in trained)]
+    shards = shape[-1] if shape else 1
+    everything = [p for _, p in named]
+    moments = OPTIMIZERS[optimizer][0]
+
+    def nbytes(parameters, padded=False):
+        return sum(_part(p, dtype.itemsize, shards, rank if shards > 1 else 0, padded) for p in parameters)
+
+    who = f"Under {'FSDP' if shape else 'DDP'} on {world_size} ranks, rank {rank}"
+    who = f"On a mesh of 2 × 1, rank {rank}" if shape and len(shape) == 2 else who
+    who = f"With frozen position embeddings u{who[1:]}" if special == "frozen" else who
+    whole = sum(p.numel() for p in everything) * dtype.itemsize
+    for count, later in zip(counts, (False, True), strict=True):
+        assert isinstance(count, tuple) and len(count) == 3, (
+            f"{who} returned {count}; expected (weights, gradients, optimizer), three ints."
         )
-        assert nbytes not in (whole, 2 * whole) or nbytes == right, (
-            f"{case}: the shape of a DTensor is the global one; to_local() is the part on this rank."
+        rows = (
+            ("weights", everything, 1),
+            ("gradients", graded if later else [], 1),
+            ("the optimizer's states", trained if later else [], moments),
         )
-        assert nbytes == right, f"{case}."
+        for (name, parameters, times), found in zip(rows, count, strict=True):
+            assert isinstance(found, int), f"{who} returned {quoted(found)} for {name}; expected an int."
+            right = times * nbytes(parameters)
+            padded = right if "states" in name else nbytes(parameters, padded=True)
+            if found in (right, padded):  # FSDP pads what it sends, weights and gradients
+                continue
+            case = f"{who} returned {found:,} bytes for {name}, but holds {right:,}"
+            assert found != right + 4 * len(trained), (
+                f"{case}: Adam's step counter, one number a parameter, is not a moment."
+            )
+            assert found not in (whole, 2 * whole), (
+                f"{case}: the shape of a DTensor is the global one; to_local() is the part on this rank."
+            )
+            raise AssertionError(
+                f"{case}. A formula does not know which gradients, moments and replicas exist: "
+                "measure the tensors."
+            )
+    return who
