@@ -21,7 +21,7 @@ TASKS = {
     "multi_gpu_setup": (7, "report"),
     "ddp_training": (7, "fit"),
     "fsdp": (7, "held"),
-    "mixed_precision": (7, "cross_entropy"),
+    "mixed_precision": (11, "cross_entropy"),
     "deepspeed": (8, "excess"),
     "serving": (6, "write"),
 }

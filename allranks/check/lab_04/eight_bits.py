@@ -26,7 +26,7 @@ def _tensors(world_size, dtype, draw):
         ranks.append([])
         for number, size in enumerate(SIZES):
             t = torch.empty(4, 6 + rank).uniform_(-0.3, 0.3) * abs(0.5 if math.isinf(size) else size)
-            if number % world_size == rank:
+            if (number + 1) % world_size == rank:
                 t[1, 2] = size
             ranks[-1].append(t.to(dtype))
     return ranks
@@ -69,15 +69,15 @@ def _judge_quantized(rank, ranks, fp8, results, calls, nbytes):
     assert isinstance(results, list), f"{who}: {results}"
     amaxes = _largest(ranks)
     scales = _scales(amaxes, fp8)
-    unrecorded = "An amax of 0, infinity or NaN is not recorded; it leaves scale and history as they were."
+    own = _scales(_amaxes(ranks[rank]), fp8)
+    late = "Delayed scaling uses and returns the scale of the call before; this call sets the next."
+    unrecorded = "An amax of 0 or infinity is not recorded; it leaves scale and history as they were."
     mistakes = (
-        (
-            "Delayed scaling uses and returns the scale of the call before; this call sets the next.",
-            scales[1:],
-        ),
+        (late, scales[1:]),
+        ("Take the largest magnitude on every rank: one has seen it.", own),
+        (late, own[1:]),
         (unrecorded, _scales(amaxes, fp8, lambda amax: amax < math.inf)),
         (unrecorded, _scales(amaxes, fp8, lambda amax: amax > 0)),
-        ("Take the largest magnitude on every rank: one has seen it.", _scales(_amaxes(ranks[rank]), fp8)),
     )
     for number, (values, kind, scale, is_same) in enumerate(results):
         t, right, call = ranks[rank][number], scales[number], f"{who}, call {number}"

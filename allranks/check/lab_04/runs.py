@@ -17,7 +17,7 @@ from allranks.model import loss_of
 LR, COUNT = 0.2, 6
 PART = 0.1  # of a step
 SIZES = {"layers": 1, "hidden": 16, "heads": 2}
-CASES = {"fp32": (FP32, 1.0, 0.5), "bf16": (BF16, 1.0, 0.3), "fp16": (FP16, 2.0**21, 0.5)}
+CASES = {"fp32": (FP32, 1.0, 0.5), "bf16": (BF16, 1.0, 0.3), "fp16": (FP16, 2.0**18, 0.5)}
 WORLDS = ((2, 1, ("fp32", "bf16", "fp16")), (3, 0, ("fp16",)))  # ranks, the one that overflows, runs
 
 
@@ -44,7 +44,7 @@ def _backward(model, tokens, scaler, dtype, is_planted):
 
 def _parts(world_size):
     torch.manual_seed(drawn(world_size))
-    return digits()[torch.randint(1797, (COUNT, world_size, 2))]
+    return digits()[torch.randint(1797, (COUNT, world_size, 2)), :25]
 
 
 def _serial(name, parts, victim, dtype, left_out=()):
@@ -171,7 +171,8 @@ def _judge_row(where, loss, zeros, skipped, right, right_zeros, right_skipped, b
     are_numbers = all(isinstance(one, int | float) for one in (loss, zeros))
     assert are_numbers, f"{where}: ({loss!r}, {zeros!r}, …) are no numbers."
     assert is_about(loss, right, 1e-3), (
-        f"{where}: the loss is {loss:.5g}; expected {right:.5g}: the mean over ranks, in float32."
+        f"{where}: the loss is {loss:.5g}; expected {right:.5g}: the mean over ranks, in float32"
+        + (", of weights whose steps are clipped at `max_norm`." if not where.endswith(" 0") else ".")
     )
     if not is_about(zeros, right_zeros, 1e-3) and abs(zeros - right_zeros) > 1e-5:
         said = f"{where}: {zeros:.4g} is not the share of zeros; expected {right_zeros:.4g}"
