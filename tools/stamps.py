@@ -84,7 +84,7 @@ INPUTS = {  # a group of tests → the files that they look at
         "allranks/check/lab_04/*.py",
         "notebooks/labs/mixed_precision_solved.ipynb",
         "tests/check/test_check_lab_04.py",
-        "tests/check/test_lab_04_*.py",
+        "tests/check/answers/lab_04/*.yaml",
     ),
     "lab 06": (
         "allranks/check/lab_06/*.py",

@@ -1,15 +1,14 @@
-"""The checks of Lab 04 refuse what does nothing, end what hangs, and judge the training as a whole.
+"""The checks of Lab 04 accept what is right and nothing else: a study of wrong answers (`answers/lab_04`)."""
 
-What they say about other answers is in `test_lab_04_<task>.py`.
-"""
+import random
 
+import answers
 import pytest
 import solved
-import students
 import torch
 import torch.distributed as dist
 from solved import hang
-from together import assert_wrong
+from together import assert_wrong, verdicts
 from verdicts import verdict as verdict_of
 
 from allranks import check
@@ -24,11 +23,16 @@ TASKS = {
     "clipped_step": ("clipped_step",),
     "rank_scaler": ("RankScaler",),
     "shard": ("shard",),
+    "bytes_kept": ("bytes_kept",),
+    "train": ("train",),
+    "fp8": ("DelayedScale", "fp8_matmul"),
+    "measured": ("table", "draw", "reflection"),
 }
+DAILY = 2  # wrong answers to a task, and one right one
 
 
-def verdict(capfd, task, *answers):
-    return verdict_of(capfd, getattr(check.lab_04, task), *answers)
+def verdict(capfd, task, *given):
+    return verdict_of(capfd, getattr(check.lab_04, task), *given)
 
 
 @pytest.mark.stamped("lab 04")
@@ -38,28 +42,40 @@ def test_what_does_nothing_is_wrong():
 
 
 def test_what_hangs_is_ended(capfd, monkeypatch, nothing_is_left_behind):
-    monkeypatch.setattr(labs, "SECONDS", 1.5)
-    assert "still running after 1.5 s" in verdict(capfd, "forward_backward", hang)
+    monkeypatch.setattr(labs, "SECONDS", 1.0)
+    assert "still running after 1 s" in verdict(capfd, "forward_backward", hang)
 
 
-TELLING = {  # of each task: the mistakes that are told every day
-    "forward_backward": ("loss outside, on 16-bit logits", "gradients in 16 bits", "loss rounded to 16 bits"),
-    "cross_entropy": (
-        "converted after subtracting",
-        "each row with each target",
-        "no gradient through the sum",
-    ),
-    "unscale": ("a new gradient", "stops at the first", "the sum is finite"),
-    "loss_scaler": ("zeroes the gradients and steps", "never below 1", "count kept after an overflow"),
-    "clipped_step": ("clipped before unscaling", "scale divided out once more", "each tensor by itself"),
-    "rank_scaler": ("asked of the neighbour", "two asks a step", "rank 0 decides"),
-    "shard": ("gradients in 16 bits", "layers without a policy", "summed in dtype"),
-}
+def study(task):
+    """The answers to a task: those of every day, and the others."""
+    every = list(answers.of_task("lab_04", task, "mixed_precision", TASKS[task]))
+    told = [one for one in every if one[2] not in "✓✗"]
+    today = [every[0], *told[:DAILY]]
+    return today, [one for one in every if one not in today]
+
+
+def judge(cases):
+    """Assert the line of each answer in `cases`, (task, answers) pairs; all share worlds."""
+    random.seed(6)
+    tries = [(task, one) for task, given in cases for one in given]
+    lines = verdicts([(getattr(check.lab_04, task), one[1], one[3]) for task, one in tries])
+    wrong = [
+        f"{task}, {name}: {part!r} is not in: {line}"
+        for (task, (name, _, part, _)), line in zip(tries, lines, strict=True)
+        if part not in line or (part == "✓") != line.startswith("✓") or "NameError" in line
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.usefixtures("nothing_is_left_behind")
-def test_the_most_telling_answers_are_told_what_they_are():
-    students.the_telling_ones(check.lab_04, TELLING)
+def test_right_answers_pass_and_telling_ones_get_their_hint():
+    judge([(task, study(task)[0]) for task in TASKS])
+
+
+@pytest.mark.stamped("lab 04")
+@pytest.mark.parametrize("task", TASKS)
+def test_the_other_answers_are_judged_right(task, nothing_is_left_behind):
+    judge([(task, study(task)[1])])
 
 
 def unclipped(model, optimizer, scaler, max_norm):
@@ -87,7 +103,8 @@ def whole(monkeypatch, **changed):
     """The verdict on the training alone, with other pieces."""
     kept = {}
     monkeypatch.setattr(labs, "milestone", lambda tasks, test, reached: kept.update(test=test))
-    check.lab_04.milestone(*((ANSWERS | changed)[name] for (name,) in TASKS.values()))
+    names = [name for names in TASKS.values() for name in names]
+    check.lab_04.milestone(*((ANSWERS | changed)[name] for name in names))
     return check.verdict(kept["test"])
 
 

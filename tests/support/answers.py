@@ -2,7 +2,8 @@
 
 They were written from the lab's page, before anybody looked at its checks. A wrong answer is a source, or the
 first right one after replacements. `says` has a part of the line for those whose hint is tested, every day;
-the others run where a check or an answer has changed, and every night.
+the others run where a check or an answer has changed, and every night. It maps names to parts, or parts to
+lists of names.
 """
 
 import linecache
@@ -31,7 +32,10 @@ def of_task(lab, task, slug, names, apart=False):
     call each other would meet those of another answer in the same world; `apart` gives each a module.
     """
     read = yaml.safe_load((ANSWERS / lab / f"{task}.yaml").read_text(encoding="utf-8"))
-    known, says, fails = solved.answers(slug), read.get("says", {}), read.get("fails", ())
+    known, fails = solved.answers(slug), read.get("fails", ())
+    says = {}
+    for one, other in read.get("says", {}).items():
+        says |= dict.fromkeys(other, one) if isinstance(other, list) else {one: other}
     first = next(iter(read["right"].values()))
     for name, source in read["right"].items():
         yield name, _functions(source, f"<{task}, {name}>", known, names, apart), "✓", False

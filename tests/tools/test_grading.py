@@ -315,10 +315,13 @@ def test_a_folder_stands_for_its_notebooks_without_checkpoints(tmp_path):
 MISBEHAVING = {
     "imports": """
 import not_installed
+import statistics
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from allranks import check
+from matplotlib import pyplot as plt
+from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -386,7 +389,7 @@ def marks(tmp_path_factory):
 
 @pytest.mark.stamped("grading")
 def test_the_solved_lab_has_all_points(marks):
-    assert (marks["right"]["points"], marks["right"]["out_of"]) == (7, 7)
+    assert (marks["right"]["points"], marks["right"]["out_of"]) == (11, 11)
     assert len(marks["right"]["sha256"]) == 64
     assert marks["right"]["torch"]
 
@@ -394,7 +397,7 @@ def test_the_solved_lab_has_all_points(marks):
 @pytest.mark.stamped("grading")
 def test_misbehaving_costs_a_task_its_points_and_no_other(marks):
     tasks = marks["misbehaving"]["tasks"]
-    assert [task["points"] for task in tasks] == [1, 0, 0, 0, 0, 0, 0]
+    assert [task["points"] for task in tasks] == [1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1]
     assert marks["misbehaving"]["status"] == "graded"
     reasons = [task["reason"] for task in tasks]
     assert "exited" in reasons[2]
@@ -414,7 +417,7 @@ def test_a_task_that_hangs_ends_at_its_deadline_and_the_next_one_begins(tmp_path
     path = written(tmp_path, "hanging", notebook(HANGING, "check.lab_04.cross_entropy(cross_entropy)"))
     record = report.graded(path, seconds=2.0, sandboxed=supervisor.has_sandbox(), seed=1)
     assert record["status"] == "graded"
-    assert [task["points"] for task in record["tasks"]] == [0] * 7
+    assert [task["points"] for task in record["tasks"]] == [0] * 11
     assert "did not finish" in record["tasks"][1]["reason"]
 
 

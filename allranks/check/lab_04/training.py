@@ -22,6 +22,10 @@ from allranks.check.lab_04.common import (
     is_about,
     new_gpt,
 )
+from allranks.check.lab_04.eight_bits import fp8
+from allranks.check.lab_04.measuring import measured
+from allranks.check.lab_04.memory import bytes_kept
+from allranks.check.lab_04.runs import train
 from allranks.check.lab_04.scaling import loss_scaler, rank_scaler, unscale
 from allranks.check.lab_04.sharding import shard
 from allranks.check.labs import on_ranks
@@ -81,7 +85,22 @@ def _serial(batches):
     return losses
 
 
-def milestone(step_of, loss_function, unscaled, scaler, scaled_step, shared_scaler, sharded):
+def milestone(
+    step_of,
+    loss_function,
+    unscaled,
+    scaler,
+    scaled_step,
+    shared_scaler,
+    sharded,
+    kept,
+    run,
+    delayed_scale,
+    product,
+    table,
+    plot,
+    reflection,
+):
     """Try every task, and then train the running model with all of them, on ranks, against fp32."""
     choose = torch.Generator().manual_seed(4)
     batches = [digits()[torch.randint(1797, (12,), generator=choose)] for _ in range(STEPS)]
@@ -132,6 +151,10 @@ def milestone(step_of, loss_function, unscaled, scaler, scaled_step, shared_scal
             ("clipped at the right norm", clipped_step, scaled_step),
             ("one decision on all ranks", rank_scaler, shared_scaler),
             ("shards in fp32, messages in 16 bits", shard, sharded),
+            ("the bytes that 16 bits save", bytes_kept, kept),
+            ("one run in three precisions", train, run),
+            ("eight bits, a scale for each tensor", fp8, delayed_scale, product),
+            ("a measurement", measured, table, plot, reflection),
         ],
         whole,
         "a run in mixed precision that follows fp32 and survives an overflow on one rank.",
