@@ -25,6 +25,7 @@ from allranks.check.labs import drawn, is_written
 
 OPTIONS = {"lr": RATE, "betas": (0.8, 0.95), "weight_decay": 0.3}
 CAP = 100  # bytes that close a bucket
+IN_EVALUATION = 4  # the step whose forward runs in evaluation mode, which changes nothing in torch's DDP
 SAME = (
     "All ranks must send the same messages in the same order. Here some ranks have no gradient for a branch "
     "that "
@@ -104,6 +105,7 @@ def _trained(answer):
     start, steps = _start(module), []
     for step, branches in enumerate(_branches(rank, world_size)):
         optimizer.zero_grad()
+        module.train(step != IN_EVALUATION)
         loss = _step(ddp, module, rank, step, branches)
         buffers = {name: t.cpu() for name, t in module.entered.items()}
         loss.backward()
@@ -252,7 +254,8 @@ def _is_training(ranks, expected, by_torch):
             )
     for step, (every, means, buffers) in enumerate(expected[1]):
         for case, (_, steps, _) in zip(cases, ranks, strict=True):
-            _are_buffers(steps[step][1], buffers, f"{case}, step {step}")
+            mode = ", in evaluation mode" * (step == IN_EVALUATION)
+            _are_buffers(steps[step][1], buffers, f"{case}, step {step}{mode}")
         for rank, (case, (_, steps, _)) in enumerate(zip(cases, ranks, strict=True)):
             for name, mean in means.items():
                 what = f"{case}, step {step}, gradient of {name}"
