@@ -11,6 +11,7 @@ PREFIXES = {
     "": 1.0, "k": 1e-3, "M": 1e-6, "G": 1e-9, "T": 1e-12, "m": 1e3, "µ": 1e6, "n": 1e9,
     "Ki": 2.0**-10, "Mi": 2.0**-20, "Gi": 2.0**-30,
 }  # fmt: skip
+IN_WORDS = {"s": "seconds", "ms": "milliseconds", "µs": "microseconds", "B": "bytes"}
 RATIO = ("ratio", "speed", "relative", "times", "×", "efficiency", "share", "%")
 STATISTICS = (statistics.median, statistics.fmean, min, max)
 
@@ -72,6 +73,8 @@ def _lacks(axis, label, prefix, unit):
     """What is missing in the label of an axis that shows `unit` with `prefix`; None if nothing is."""
     words = label.replace("$\\mu$", "µ").replace("\u03bc", "µ").strip()
     pattern = rf"(?<![^\W\d_]){prefix}\s*{re.escape(unit)}(?![^\W\d_])"  # not as a part of a word
+    if named := IN_WORDS.get(prefix + unit):
+        pattern += rf"|\b(?i:{named})\b"
     if words and (re.search(pattern, words) or not unit):
         return None
     return f"The {axis} axis has the label {label!r}; say what it shows, in {prefix + unit or 'words'}."

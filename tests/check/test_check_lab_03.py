@@ -82,7 +82,7 @@ def test_a_measurement_without_its_numbers_is_refused(capfd):
         ((table, plot, reflection), "✓ 4 rows"),
         ((lambda: table()[:3], plot, reflection), "No row has policy = dropped, recomputed"),
         ((table, nothing, reflection), "The plot has no axes"),
-        ((table, plot, lambda: ["It was fast."] * 3), "write a whole sentence"),
+        ((table, plot, lambda: ["Fast!"] * 3), "write a whole sentence"),
     ):
         assert part in verdict(capfd, check.lab_03.policies_measured, *answer)
 

@@ -7,7 +7,7 @@ import pytest
 from together import verdicts
 from verdicts import verdict
 
-from allranks.check import exercise, measured
+from allranks.check import exercise, measured, plotted
 
 XS = (1, 2, 4)
 ROWS = [
@@ -110,6 +110,15 @@ RIGHT = {
         ROWS,
         drawing(f"[m / {ONE} / n for m, n in zip({MEDIANS}, [1, 2, 4])]", ylabel="efficiency"),
         SENTENCES,
+    ),
+    "short sentences": (
+        ROWS,
+        plot,
+        (
+            "Two ranks are 1.88 times as fast.",
+            "Four reach 2,302 tokens/s.",
+            "Its repeats differ by a factor of 1.06.",
+        ),
     ),
     "a fourth row": (
         [*ROWS, {"ranks": 3, "tokens/s": [1900.1, 1922.2, 1917.3, 1911.8, 1931.4], "at (s)": 30.0}],
@@ -216,6 +225,7 @@ WRONG = {
     ),
     "two sentences": (ROWS, plot, SENTENCES[:2], "expected three sentences"),
     "one text": (ROWS, plot, " ".join(SENTENCES), "expected three sentences"),
+    "no full stop": (ROWS, plot, (*SENTENCES[:2], SENTENCES[2][:-1]), "a full stop"),
     "an empty sentence": (ROWS, plot, (*SENTENCES[:2], ""), "Sentence 3 is ''"),
     "a few words": (ROWS, plot, (*SENTENCES[:2], "Then 1,525."), "a whole sentence"),
     "no number": (
@@ -286,6 +296,17 @@ def test_seconds_that_take_longer_than_the_clock_says_are_refused(capfd):
         {"message (B)": 64, "time (ms)": [520.2, 519.3, 521.9], "at (s)": 1.5},
     ]
     assert "came only 0.5 s later" in verdict(capfd, latency, table_of(rows), plot, table_of(SENTENCES))
+
+
+def test_a_label_may_spell_its_unit_out():
+    for label, prefix, unit, lacks in (
+        ("seconds of a step", "", "s", False),
+        ("Milliseconds", "m", "s", False),
+        ("milliseconds", "", "s", True),
+        ("message in bytes", "", "B", False),
+        ("parsecs", "", "s", True),
+    ):
+        assert bool(plotted._lacks("y", label, prefix, unit)) == lacks, label
 
 
 def test_counted_bytes_may_repeat(capfd):
