@@ -149,7 +149,12 @@ def against(x, curves, xlabel, ylabel, measured=None):
     plt.xlim(left=0)
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)
-    plt.legend(fontsize="small", title="lines: predicted, points: measured" if measured else None)
+    beside = {
+        "loc": "center left",
+        "bbox_to_anchor": (1, 0.5),
+        "title": "lines: predicted,\npoints: measured",
+    }
+    plt.legend(fontsize="small", **(beside if measured else {}))
     plt.show()
 
 
