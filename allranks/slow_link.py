@@ -1,7 +1,8 @@
-"""How much of a backward pass hides what its buckets send? Measured behind a link that is slow on purpose.
+"""How much of what a backward pass sends does it hide? Measured behind a link that is slow on purpose.
 
-Ranks of one machine have no network worth hiding. Here each bucket's all-reduce is real, and a thread then
-waits for as long as a slower link would carry the bucket, one bucket at a time.
+Ranks of one machine have no network worth hiding. Here each message is real, and arrives after as long as a
+slower link would carry it: `later` holds back one that is waited for, and a thread carries DDP's buckets, one
+at a time.
 """
 
 import time
@@ -32,6 +33,26 @@ class Link:
         arrival = start + bucket.flat.nbytes * self.seconds_per_byte
         time.sleep(max(0, arrival - time.perf_counter()))
         return start, time.perf_counter()
+
+
+def later(start, seconds):
+    """Return `start`, each of whose messages arrives at least `seconds` after it began.
+
+    `start(t, group)` begins a communication and returns a function that waits for it (`parallel.overlap`).
+    """
+
+    def begin(t, group=None):
+        arrival = time.perf_counter() + seconds
+        finish = start(t, group)
+
+        def end():
+            received = finish()
+            time.sleep(max(0, arrival - time.perf_counter()))
+            return received
+
+        return end
+
+    return begin
 
 
 def reducer(link):

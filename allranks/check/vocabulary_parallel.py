@@ -30,6 +30,6 @@ def greedy(answer):
         )
         assert nbytes <= limit, (
             f"The tokens are right, in messages of {nbytes:,} bytes; {limit} are enough. "
-            "What does a rank have to say about its own words?"
+            "What does a rank have to say about its own vocabulary entries?"
         )
     return f"The tokens of one process, in messages of {nbytes} bytes instead of {4 * TOKENS * WORDS:,}."

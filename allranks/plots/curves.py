@@ -134,16 +134,27 @@ def against_ranks(ways, curves, ylabel):
     plt.show()
 
 
-def against(x, curves, xlabel, ylabel):
-    """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0."""
+def against(x, curves, xlabel, ylabel, measured=None):
+    """Draw a line for each of `curves`, label to values at `x`, on linear axes from 0.
+
+    `measured` maps the same labels to measured values, drawn as points; the lines then have none.
+    """
     plt.figure(figsize=(4.4, 2.3))
     for (label, values), style in zip(curves.items(), itertools.cycle(("-o", "--s", "-.^", ":D"))):
-        plt.plot(x, values, style, markersize=4, label=label)
+        *line, marker = style
+        (drawn,) = plt.plot(x, values, "".join(line) if measured else style, markersize=4, label=label)
+        if measured:
+            plt.plot(x, measured[label], marker, markersize=4, color=drawn.get_color())
     plt.ylim(bottom=0)
     plt.xlim(left=0)
     plt.xlabel(xlabel)
     plt.ylabel(ylabel)
-    plt.legend(fontsize="small")
+    beside = {
+        "loc": "center left",
+        "bbox_to_anchor": (1, 0.5),
+        "title": "lines: predicted,\npoints: measured",
+    }
+    plt.legend(fontsize="small", **(beside if measured else {}))
     plt.show()
 
 

@@ -1,5 +1,7 @@
 """Behind a slow link, buckets travel one after the other, each for at least its bytes, after it is full."""
 
+import time
+
 import pytest
 import torch
 
@@ -57,3 +59,10 @@ def test_gradients_are_those_of_the_chapter(cap):
     for found in launch(gradients, world_size=2, backend="gloo"):
         for gradient, p in zip(found, expected.parameters(), strict=True):
             torch.testing.assert_close(gradient, p.grad)
+
+
+def test_a_message_arrives_when_its_time_is_over_and_not_before_it_is_waited_for():
+    began = time.perf_counter()
+    finish = slow_link.later(lambda t, group: lambda: t + 1, 0.05)(1, None)
+    assert time.perf_counter() - began < 0.05
+    assert finish() == 2 and time.perf_counter() - began >= 0.05
