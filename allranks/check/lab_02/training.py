@@ -325,7 +325,7 @@ def milestone(
             ("unused parameters and accumulation", ddp, ddp_of),
             ("a loader for ranks", loader, make_loader, in_epoch),
             ("a step with micro-batches", train_step, step),
-            ("everybody counts once", evaluate, score),
+            ("each example counts once", evaluate, score),
             ("a checkpoint", checkpoint, save, load),
             ("the trainer", fit, trainer),
             ("a measurement", bucket_sizes, table, plot, reflection),
