@@ -136,7 +136,7 @@ def test_a_layout_of_gpt_3_is_priced(capsys):
         )
     ]
     hints = (
-        "Put a plan.layout",
+        "Replace None with a plan.layout",
         "is 32, and",
         "is 64, and",
         "on a device of 80 GB",

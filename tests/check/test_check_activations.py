@@ -38,7 +38,7 @@ def detached(x, up, down):
     "exercise, answer, said",
     [
         (check.constants, (32, 2), "✓ sbh(32 + 2as/h)"),
-        (check.constants, (None, None), "✗ Put numbers"),
+        (check.constants, (None, None), "✗ Replace None with numbers"),
         (check.constants, 32, "✗ Two numbers"),
         (check.constants, (34, 2), "✗ 34 includes dropout"),
         (check.constants, (31, 2), "✗ c is not 31"),

@@ -59,7 +59,7 @@ def everybody(t):
         (HERE.messages, 8, "✗ The rank that computes the sum"),
         (HERE.messages, 3, "✗ Three rounds"),
         (HERE.messages, 56, "✗ Not that many"),
-        (HERE.messages, None, "✗ Put a number"),
+        (HERE.messages, None, "✗ Replace None with a number"),
         (HERE.gradients, 27_562_500_000, "✓ 27.6 GB"),
         (HERE.gradients, 27.5625, "✗ In bytes"),
         (HERE.gradients, 28e9, "✗ Nearly"),

@@ -19,7 +19,7 @@ RIGHT = 0.38 * 989.4e12 * 512 * 24 * 86_400 / (6 * 13.7e9) / 1e12
         (RIGHT / 0.38, "✗ The GPUs do not reach their peak"),
         (3 * RIGHT, "✗ The backward pass counts too"),
         (5.2, "✗ 5.2 trillion is not it"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_month(capsys, answer, said):
@@ -35,7 +35,7 @@ def test_month(capsys, answer, said):
         (8, "✗ Legal, but fewer are enough"),
         (3, "✗ 3 does not divide"),
         (0, "✗ 0 does not divide"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_sharing(capsys, answer, said):

@@ -19,14 +19,14 @@ RATE = 9e6 / 0.81e-3
         (HERE.fit, (30e-6, 1 / RATE), "✗ That is β"),
         (HERE.fit, (30e-6, 5e9), "✗ Not 5e+09 bytes per second"),
         (HERE.fit, (1e-6, RATE), "✗ Not 1e-06 s"),
-        (HERE.fit, (None, None), "✗ Put numbers"),
+        (HERE.fit, (None, None), "✗ Replace None with numbers"),
         (HERE.fit, 30e-6, "✗ Two numbers"),
         (HERE.bus, 60e9, "✓ 60 GB/s"),
         (HERE.bus, 32e9, "✗ That is the algorithm bandwidth"),
         (HERE.bus, 30e9, "✗ That is the factor of an all-gather"),
         (HERE.bus, 60, "✗ In bytes"),
         (HERE.bus, 1e9, "✗ Not 1e+09"),
-        (HERE.bus, None, "✗ Put a number"),
+        (HERE.bus, None, "✗ Replace None with a number"),
     ],
 )
 def test_an_answer_gets_its_verdict(capsys, one_check, answer, says):

@@ -86,7 +86,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((8, 0.5, 16, 0, 0), "product is 64"),
         (("8", 1, 8, 0, 0), "product is 64"),
         ((8, 1, 8), "five things"),
-        (None, "Put five things"),
+        (None, "Replace None with five things"),
         (64, "five things"),
     ],
 )

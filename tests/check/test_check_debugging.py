@@ -42,7 +42,7 @@ def test_what_the_tool_says_of_the_rooms_is_true_and_not_always_the_answer():
         (checks.third_room, (0, 13), "lines are not"),
         (checks.third_room, (1, 11), "second call of the two"),
         (checks.third_room, (1, 13), "or nothing"),
-        (checks.third_room, (None, None), "Put a number"),
+        (checks.third_room, (None, None), "Replace None with a number"),
         (checks.third_room, None, "Give a rank and a line"),
         (checks.third_room, ("1", 10), "not a number"),
     ],

@@ -164,7 +164,7 @@ def test_repage(capsys, answer, said):
         (1, "25 Gbit/s are bits"),
         (52529, "That would be right at the full peak"),
         (10948, "a cache does not need them"),
-        (None, "Put a number"),
+        (None, "Replace None with a number"),
         (12952.0, "whole and above 0"),
         ("12952", "✗"),
     ],

@@ -67,7 +67,7 @@ def with_torch(mine):
         (HERE.thousand, (10, 3), "✗ Not 10 rounds"),
         (HERE.thousand, (20, 1.998), "✗ Nearly"),
         (HERE.thousand, (20, 10), "✗ Not 10 n"),
-        (HERE.thousand, (None, None), "✗ Put numbers"),
+        (HERE.thousand, (None, None), "✗ Replace None with numbers"),
         (HERE.thousand, 20, "✗ Two numbers"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((8, 4, 2, 35, 1), "pp is 1 or 2"),
         ((8, 2, 8, 35, 1), "whose product is 64"),
         ((8, 2, 4), "Give five things"),
-        (None, "Put five things"),
+        (None, "Replace None with five things"),
         (8, "five things"),
     ],
 )

@@ -13,7 +13,7 @@ from allranks.check import fsdp_in_practice as checks
         ((8, 8), "✗ With 8 shards a GPU holds 26.0 GB"),
         ((1, 64), "✗ 3.2 GB fit"),
         ((2, 16), "✗ 2 × 16 are 32 GPUs"),
-        (None, "✗ Put (replicas, shards)"),
+        (None, "✗ Replace None with (replicas, shards)"),
         (7, "✗"),
     ],
 )
@@ -28,7 +28,7 @@ def test_mesh(capsys, answer, said):
         (2 / 3, "✗ That is the share if weights are gathered twice"),
         (1 / 2, "✗ Only the weights travel in bf16"),
         (1, "✗ Four ranks or two"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_share(capsys, answer, said):

@@ -33,7 +33,7 @@ def as_torch(stages, microbatches):
         (gpipe.enough, 140, "✗ That is 5 % of the *ideal* time"),
         (gpipe.enough, 32, "still idle 17.9%"),
         (gpipe.enough, 200, "but fewer are, too"),
-        (gpipe.enough, None, "✗ Put a number"),
+        (gpipe.enough, None, "✗ Replace None with a number"),
     ],
 )
 def test_each_check_has_one_line(capsys, one_check, answer, said):

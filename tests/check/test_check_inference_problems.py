@@ -77,7 +77,7 @@ def test_a_cause(capsys, problem, right, hints):
         (("h200", 2, 67, 30), "1, 2, 4 or 8 ranks"),
         (("h100", 3, 44.7, 30), "1, 2, 4 or 8 ranks"),
         (("h100", 4), "four things"),
-        (None, "Put four things"),
+        (None, "Replace None with four things"),
         (4, "four things"),
     ],
 )

@@ -16,6 +16,7 @@ from allranks.check.lab_01 import diagnosing
 from allranks.check.lab_01 import scripts as checked_scripts
 
 ANSWERS = solved.answers("multi_gpu_setup")
+my_device = ANSWERS["my_device"]
 TASKS = ("my_device", "my_part", "same_start", "report", "seconds_of", "sum_by_node")
 SEVERAL = {  # the functions of a task that has more than one
     "links": ["links", "slowest"],
@@ -85,10 +86,14 @@ def test_a_graded_submission_has_a_case_that_no_notebook_shows(capfd, monkeypatc
 
 def local_rank():
     import os
+    from datetime import timedelta
 
+    import torch
     import torch.distributed as dist
 
-    dist.init_process_group()
+    device = my_device()
+    given = {"timeout": timedelta(seconds=60), "device_id": device if device.type == "cuda" else None}
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", **given)
     total = torch.tensor(dist.get_rank() + 1)
     dist.all_reduce(total)
     if os.environ["LOCAL_RANK"] == "0":
@@ -103,10 +108,13 @@ def test_torchrun_has_two_nodes(capfd, nothing_is_left_behind):
 
 def stuck():
     import time
+    from datetime import timedelta
 
     import torch.distributed as dist
 
-    dist.init_process_group()
+    device = my_device()
+    given = {"timeout": timedelta(seconds=60), "device_id": device if device.type == "cuda" else None}
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", **given)
     while True:
         time.sleep(0.1)
 

@@ -70,9 +70,16 @@ def test_the_other_wrong_answers_are_refused(task, monkeypatch, nothing_is_left_
 
 
 def what_this_rank_has(model):
+    by_dtype = {}
     for p in model.parameters():
         if p.grad is not None:
-            dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+            by_dtype.setdefault(p.grad.dtype, []).append(p.grad)
+    for gradients in by_dtype.values():
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def largest_batch(capacity):
     "exercise, answer, said",
     [
         (check.parameters_that_fit, 5, "✓ 5 billion"),
-        (check.parameters_that_fit, None, "✗ Put a number"),
+        (check.parameters_that_fit, None, "✗ Replace None with a number"),
         (check.parameters_that_fit, 40, "✗ That many can be loaded"),
         (check.parameters_that_fit, 20, "✗ Those are weights and gradients"),
         (check.parameters_that_fit, 80 / 12, "✗ Those are Adam's states"),
@@ -50,7 +50,7 @@ def largest_batch(capacity):
             {"zero_stage": 3, "recomputation": "none"},
             "✗ 86 GB on each device, 71 GB of it activ",
         ),
-        (check.layout, {"zero_stage": None, "recomputation": None}, "✗ Put a stage"),
+        (check.layout, {"zero_stage": None, "recomputation": None}, "✗ Replace None with a stage"),
         (check.layout, {"zero_stage": 5, "recomputation": "full"}, "✗ This cannot be checked: ValueError"),
         (check.layout, 1, "✗ A layout is a dictionary"),
     ],

@@ -43,7 +43,7 @@ def test_two_levels(capsys, answer, said):
     [
         (network.hosts, 65536, "✓ 64³/4 = 65,536 hosts."),
         (network.hosts, 2048, "✗ That is what two levels reach"),
-        (network.hosts, None, "✗ Put a number"),
+        (network.hosts, None, "✗ Replace None with a number"),
         (network.leaving, 21943, "✓ 21,943 GB/s"),
         (network.leaving, 153600, "✗ That is what the GPUs could send"),
     ],

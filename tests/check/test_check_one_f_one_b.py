@@ -43,7 +43,7 @@ def backwards_first(stages, microbatches):
         (one_f_one_b.chunks, 5, "✓ v = 5: 4.4%, where 1F1B has 21.9%"),
         (one_f_one_b.chunks, 4, "still 5.5%"),
         (one_f_one_b.chunks, 8, "but fewer are, too"),
-        (one_f_one_b.chunks, None, "✗ Put a number"),
+        (one_f_one_b.chunks, None, "✗ Replace None with a number"),
     ],
 )
 def test_each_check_has_one_line(capsys, one_check, answer, said):

@@ -17,7 +17,7 @@ from allranks.check import parallelism_strategies as checks
         (64, "A layer needs an all-reduce forward and another backward"),
         (16, "sends 6,144 bytes: less than the 12,288"),
         (128, "more than"),
-        (None, "Put a number"),
+        (None, "Replace None with a number"),
         (-1, "✗"),
         ("32", "✗"),
     ],

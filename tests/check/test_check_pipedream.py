@@ -32,7 +32,7 @@ def late(order):
         (pipedream.stash, (14, 72), "between its forward and its backward there, not 7"),
         (pipedream.stash, (16, 128), "the fewer versions it holds"),
         (pipedream.stash, (16, 64), "do not hold 64 GB"),
-        (pipedream.stash, None, "✗ Put (first, all)"),
+        (pipedream.stash, None, "✗ Replace None with (first, all)"),
     ],
 )
 def test_each_check_has_one_line(capsys, one_check, answer, said):

@@ -68,7 +68,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((8, 8, 55.69, 7), "7 is not it"),
         ((8, 4, 1, 1), "tp times pp is 64"),
         ((8, 8), "Give four things"),
-        (None, "Put four things"),
+        (None, "Replace None with four things"),
     ],
 )
 def test_a_plan(capsys, answer, hint):
@@ -89,7 +89,7 @@ def test_a_plan(capsys, answer, hint):
         ((4, 1453), "twice"),
         ((5, 2907), "1, 2, 4, 8"),
         ((4,), "Give two things"),
-        (None, "Put two things"),
+        (None, "Replace None with two things"),
     ],
 )
 def test_a_mesh(capsys, answer, hint):
@@ -115,7 +115,7 @@ def test_a_mesh(capsys, answer, hint):
         (("D", 29.25, 7), "7 is not it"),
         (("G", 1, 1), "one of the letters"),
         (("D", 29.25), "Give three things"),
-        (None, "Put three things"),
+        (None, "Replace None with three things"),
     ],
 )
 def test_an_order(capsys, answer, hint):

@@ -13,7 +13,7 @@ from allranks.check import planner_measured as checks
         (30, "✗ Only the core"),
         (80, "✗ Skipped pairs"),
         (50, "✗ 50 % is not it"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_executed(capsys, answer, said):
@@ -26,7 +26,7 @@ def test_executed(capsys, answer, said):
         (4, "✓ 4 pieces a stage, 128 in all"),
         (3, "✗ The embedding and the output layer"),
         (8, "✗ With 8 pieces a stage, there are 256"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_pieces(capsys, answer, said):

@@ -13,7 +13,7 @@ from allranks.check import ring_or_ulysses
         (8, "✗ Almost"),
         (15, "✗ Queries travel there"),
         (3, "✗ 3 is not it"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_shared(capsys, answer, says):

@@ -48,7 +48,7 @@ def test_found(capsys, answer, said):
         (16, "not enough"),
         (64, "more than needed"),
         (21.0, "is whole"),
-        (None, "Put a number"),
+        (None, "Replace None with a number"),
         ("21", "✗"),
     ],
 )
@@ -67,7 +67,7 @@ def test_latency(capsys):
         32 / rate: "the time of one token",
         2 * right: "not",
         -1: "above 0",
-        None: "Put a number",
+        None: "Replace None with a number",
         "1": "✗",
     }.items():
         assert said in verdict(capsys, checks.latency, answer)

@@ -89,7 +89,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((3, 3, 57.6, 84.8), "1, 2, 4 or 8 sequences"),
         ((4, 2, 57.6, 84.8), "stage 0, 1, 2 or 3"),
         ((3, 2), "Give four things"),
-        (None, "Put four things"),
+        (None, "Replace None with four things"),
         (4, "four things"),
     ],
 )

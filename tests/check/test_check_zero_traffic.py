@@ -14,7 +14,7 @@ from allranks.check import zero_traffic as checks
         (12480, "✗ That is at the peak"),
         (3120, "✗ An element sent has 2 bytes"),
         (1, "✗ With 1 tokens"),
-        (None, "✗ Put a number"),
+        (None, "✗ Replace None with a number"),
     ],
 )
 def test_tokens(capsys, answer, said):

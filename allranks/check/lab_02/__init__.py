@@ -1,14 +1,14 @@
 """The tasks of Lab 02: DDP from scratch, and a trainer around it."""
 
-from allranks.check.lab_02.buckets import buckets
-from allranks.check.lab_02.ddp import ddp
-from allranks.check.lab_02.hooks import hooks
+from allranks.check.lab_02.bucketing import buckets
+from allranks.check.lab_02.in_backward import hooks
 from allranks.check.lab_02.loading import loader
 from allranks.check.lab_02.means import average_gradients, reduce_mean
-from allranks.check.lab_02.overlap import overlap
+from allranks.check.lab_02.overlapping import overlap
 from allranks.check.lab_02.saving import checkpoint
 from allranks.check.lab_02.stepping import evaluate, train_step
 from allranks.check.lab_02.training import bucket_sizes, fit, milestone
+from allranks.check.lab_02.wrapping import ddp
 
 __all__ = [
     "average_gradients",

@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler
 
 from allranks.check import exercise, labs
-from allranks.check.lab_02.buckets import buckets
+from allranks.check.lab_02.bucketing import buckets
 from allranks.check.lab_02.common import RATE, device_of_rank, new_gpt, quoted
-from allranks.check.lab_02.ddp import ddp
-from allranks.check.lab_02.hooks import hooks
+from allranks.check.lab_02.in_backward import hooks
 from allranks.check.lab_02.loading import loader
 from allranks.check.lab_02.means import average_gradients, reduce_mean
-from allranks.check.lab_02.overlap import overlap
+from allranks.check.lab_02.overlapping import overlap
 from allranks.check.lab_02.saving import checkpoint, saved_otherwise
 from allranks.check.lab_02.stepping import evaluate, train_step
+from allranks.check.lab_02.wrapping import ddp
 from allranks.check.labs import digits, is_written, on_ranks
 from allranks.check.measured import by_form
 from allranks.launch import LaunchError

@@ -1,6 +1,6 @@
 """The tasks of Lab 03: fully sharded data parallel."""
 
-from allranks.check.lab_03.background import background
+from allranks.check.lab_03.in_background import background
 from allranks.check.lab_03.numbers import clip, precision
 from allranks.check.lab_03.saving import checkpoint, full_state
 from allranks.check.lab_03.starting import start

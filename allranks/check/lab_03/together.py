@@ -8,7 +8,6 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from allranks import memory
 from allranks.check import exercise, labs, measured
-from allranks.check.lab_03.background import background
 from allranks.check.lab_03.common import (
     LR,
     MAX_NORM,
@@ -20,6 +19,7 @@ from allranks.check.lab_03.common import (
     train_here,
     trained_serially,
 )
+from allranks.check.lab_03.in_background import background
 from allranks.check.lab_03.numbers import clip, precision
 from allranks.check.lab_03.saving import checkpoint, full_state
 from allranks.check.lab_03.starting import start
