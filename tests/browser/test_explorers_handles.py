@@ -204,13 +204,14 @@ def test_a_finger_drags_along_the_axis_and_scrolls_across_it(name, on_a_phone):
         assert page.evaluate("scrollY") > top + 50 and settings_of(page, name)[control] == before
         handle.evaluate("one => one.scrollIntoView({ block: 'center' })")
         settle(page)
-        top, start = page.evaluate("scrollY"), middle(handle)
-    _, way = far_stop(handle)
+        start = middle(handle)
+    place = "document.querySelector('.ar-narrow').getBoundingClientRect().top"
+    top, (_, way) = page.evaluate(place), far_stop(handle)
     after(page, lambda: swipe(page, start, moved(start, way, handle)))
     page.locator("figure.ar-explorer:not([aria-busy])").wait_for()
     assert settings_of(page, name)[control] != before
-    if across:
-        assert abs(page.evaluate("scrollY") - top) <= 1
+    if across:  # words above may take another line: what counts is that the picture stays under the finger
+        assert abs(page.evaluate(place) - top) <= 1
     page.close()
 
 
