@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_explorers_live import after, opened, settings_of, shows_what_python_says  # noqa: F401
+from test_explorers_live import SEVERAL_STEPS, after, opened, settings_of, shows_what_python_says  # noqa: F401
 
 from allranks import explorers
 
@@ -31,7 +31,7 @@ def first_that_changes(page, name):
 
 @pytest.mark.parametrize("name", explorers.NAMES)
 def test_a_mark_that_is_clicked_sets_a_control(name, opened):  # noqa: F811
-    page = opened(name).page
+    page = opened(name, given=SEVERAL_STEPS.get(name)).page
     mark, listed = first_that_changes(page, name)
     after(page, lambda: mark.click(force=True))
     now = settings_of(page, name)

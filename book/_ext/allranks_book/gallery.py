@@ -39,17 +39,17 @@ def gallery_html(names: list[str], root: str) -> str:
 
 
 def card_html(name: str, root: str) -> str:
-    """The explorer's picture, what it asks, and what it is called; the picture says no more than these."""
+    """The explorer's picture, what it asks, and what it is called; the picture is named by its title."""
+    question, title = html.escape(frame(name).question), html.escape(explorers.explorer(name).TITLE)
     width, height = re.search(r'width="(\S+)" height="(\S+)"', explorers.draw(name)["svg"]).groups()
     shown = "".join(
-        f'<img class="only-{theme}" src="{root}_static/explorers/{name}-{theme}.svg" alt=""'
+        f'<img class="only-{theme}" src="{root}_static/explorers/{name}-{theme}.svg" alt="{title}"'
         f' width="{width}" height="{height}" loading="lazy" decoding="async">'
         for theme in ("light", "dark")
     )
-    question, title = html.escape(frame(name).question), html.escape(explorers.explorer(name).TITLE)
     return (
         f'<a href="#explorer-{name}"><span class="ar-thumbnail">{shown}</span>'
-        f"<b>{question}</b><span>{title}</span></a>"
+        f'<b>{question}</b><span aria-hidden="true">{title}</span></a>'
     )
 
 
