@@ -174,7 +174,7 @@ def _judge_row(where, loss, zeros, skipped, right, right_zeros, right_skipped, b
         f"{where}: the loss is {loss:.5g}; expected {right:.5g}: the mean over ranks, in float32"
         + (", of weights whose steps are clipped at `max_norm`." if not where.endswith(" 0") else ".")
     )
-    if not is_about(zeros, right_zeros, 1e-3) and abs(zeros - right_zeros) > 1e-5:
+    if not is_about(zeros, right_zeros, 5e-3) and abs(zeros - right_zeros) > 1e-5:  # sums in fp16 vary
         said = f"{where}: {zeros:.4g} is not the share of zeros; expected {right_zeros:.4g}"
         assert zeros <= 1, f"{said}: divide the count by that of all elements."
         assert not is_about(zeros, 1 - right_zeros, 1e-3), f"{said}: yours is that of the others."
