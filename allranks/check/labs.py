@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from allranks import model
 from allranks.check import verdict
-from allranks.launch import launch, recorder
+from allranks.launch import LaunchError, launch, recorder
 
 DRAW = "ALLRANKS_DRAW"  # the variable that has a submission's number, above 0
 SECONDS = 20.0  # a right answer takes less than one
@@ -22,6 +22,16 @@ def on_ranks(test, *args, world_size=4, backend=None, timeout=None, **options):
     """Return what `test(*args)` returns on each rank; `test` calls the reader's code. timeout: `SECONDS`."""
     timeout = SECONDS if timeout is None else timeout
     return launch(test, *args, world_size=world_size, timeout=timeout, backend=backend, **options)
+
+
+def all_on_ranks(hint, test, *args, **options):
+    """`on_ranks`; adds `hint` if ranks wait for each other."""
+    try:
+        return on_ranks(test, *args, **options)
+    except LaunchError as failure:
+        if "raised" in str(failure) or "exited" in str(failure):
+            raise
+        raise AssertionError(f"Your function did not finish: {failure}. {hint}") from failure
 
 
 def groups_used():

@@ -6,7 +6,8 @@ beside it says all of them. tests/explorers/test_explorer_stories.py shows that 
 
 from collections import namedtuple
 
-from .more_stories import MORE
+from .stories_of_costs import OF_COSTS
+from .stories_of_layouts import OF_LAYOUTS
 
 Step = namedtuple("Step", "title settings words")
 """One state: the words of its button, the settings, and what is to be seen."""
@@ -198,4 +199,5 @@ STORIES = {
     ),
 }
 
-STORIES.update({name: tuple(Step(*step) for step in steps) for name, steps in MORE.items()})
+for table in (OF_LAYOUTS, OF_COSTS):
+    STORIES.update({name: tuple(Step(*step) for step in steps) for name, steps in table.items()})

@@ -7,7 +7,8 @@ from allranks.check.lab_02.means import average_gradients, reduce_mean
 from allranks.check.lab_02.overlapping import overlap
 from allranks.check.lab_02.saving import checkpoint
 from allranks.check.lab_02.stepping import evaluate, train_step
-from allranks.check.lab_02.training import bucket_sizes, fit, milestone
+from allranks.check.lab_02.together import bucket_sizes, milestone
+from allranks.check.lab_02.training import fit
 from allranks.check.lab_02.wrapping import ddp
 
 __all__ = [

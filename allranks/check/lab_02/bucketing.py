@@ -31,12 +31,10 @@ HINTS = {
     "ones.",
     "before its wait()": "finish() has to wait for each bucket before it uses the result.",
     "still running": "Every rank has to send the same buckets in the same order: a bucket that is full "
-    "waits for "
-    "those before it.",
+    "waits for those before it.",
     "exited": "Every rank has to send the same buckets in the same order.",
     "one collective": "Every rank has to send the same buckets in the same order: a bucket that is full "
-    "waits for those "
-    "before it.",
+    "waits for those before it.",
 }
 _trials = itertools.count()  # of `_waits_inside`, on each rank alike
 

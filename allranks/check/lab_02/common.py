@@ -140,13 +140,3 @@ def told_on_ranks(hints, test, *args, **options):
                 text = str(failure).removesuffix(".")
                 raise AssertionError(f"Your function did not finish: {text}. {hint}") from failure
         raise
-
-
-def all_on_ranks(hint, test, *args, **options):
-    """`on_ranks`; adds `hint` if ranks wait for each other."""
-    try:
-        return on_ranks(test, *args, **options)
-    except LaunchError as failure:
-        if "raised" in str(failure) or "exited" in str(failure):
-            raise
-        raise AssertionError(f"Your function did not finish: {failure}. {hint}") from failure

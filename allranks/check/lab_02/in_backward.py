@@ -23,8 +23,7 @@ HINTS = {
     "ones.",
     "before its wait()": "An asynchronous all-reduce has to be waited for before its result is used.",
     "Invalid function argument": "A function that uses a loop variable finds its last value: take the "
-    "parameter that torch gives "
-    "the hook.",
+    "parameter that torch gives the hook.",
     "still running": "Every rank has to send the same gradients, in the same order.",
     "exited": "Every rank has to send the same gradients, in the same order.",
 }

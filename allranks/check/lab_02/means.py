@@ -8,14 +8,13 @@ from torch import nn
 from allranks.check import exercise
 from allranks.check.lab_02.common import (
     Sent,
-    all_on_ranks,
     device_of_rank,
     is_close,
     multiple_of,
     plain,
     weights_of,
 )
-from allranks.check.labs import are_close, drawn, is_tensor, is_written, on_ranks
+from allranks.check.labs import all_on_ranks, are_close, drawn, is_tensor, is_written, on_ranks
 
 INPUTS = (((), torch.float32), ((5,), torch.float32), ((2, 3), torch.float64))  # shape and dtype
 

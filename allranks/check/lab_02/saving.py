@@ -15,14 +15,13 @@ from torch.nn.parallel import DistributedDataParallel
 from allranks.check import exercise
 from allranks.check.lab_02.common import (
     RATE,
-    all_on_ranks,
     device_of_rank,
     new_gpt,
     plain,
     quoted,
     weights_of,
 )
-from allranks.check.labs import digits, is_written, on_ranks
+from allranks.check.labs import all_on_ranks, digits, is_written, on_ranks
 from allranks.model import GPT, loss_of
 
 SLOW = 0.2  # seconds that writing a checkpoint takes here

@@ -9,8 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from allranks.check import exercise
-from allranks.check.lab_02.common import all_on_ranks, device_of_rank, is_close, new_gpt, plain, weights_of
-from allranks.check.labs import are_close, digits, is_tensor, is_written, on_ranks
+from allranks.check.lab_02.common import device_of_rank, is_close, new_gpt, plain, weights_of
+from allranks.check.labs import all_on_ranks, are_close, digits, is_tensor, is_written, on_ranks
 from allranks.model import GPT, loss_of
 from allranks.trace import trace
 

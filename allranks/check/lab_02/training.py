@@ -1,4 +1,4 @@
-"""The trainer, and all tasks together: stopped on four ranks, resumed on two."""
+"""The trainer: stopped on some ranks, resumed on others, equal to one process that never stopped."""
 
 import contextlib
 import os
@@ -7,23 +7,14 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler
 
-from allranks.check import exercise, labs
-from allranks.check.lab_02.bucketing import buckets
+from allranks.check import exercise
 from allranks.check.lab_02.common import RATE, device_of_rank, new_gpt, quoted
-from allranks.check.lab_02.in_backward import hooks
-from allranks.check.lab_02.loading import loader
-from allranks.check.lab_02.means import average_gradients, reduce_mean
-from allranks.check.lab_02.overlapping import overlap
-from allranks.check.lab_02.saving import checkpoint, saved_otherwise
-from allranks.check.lab_02.stepping import evaluate, train_step
-from allranks.check.lab_02.wrapping import ddp
+from allranks.check.lab_02.saving import saved_otherwise
 from allranks.check.labs import digits, is_written, on_ranks
-from allranks.check.measured import by_form
 from allranks.launch import LaunchError
-from allranks.model import GPT, loss_of
+from allranks.model import loss_of
 
 LEFTOVER = "rank 1 loads a checkpoint that rank 0 does not have"
 
@@ -39,7 +30,7 @@ def _global_batches(data, batch_size, epoch):
     return list(data[list(sampler)].split(batch_size))[: len(data) // batch_size]
 
 
-def _serial(model, optimizer, epochs, held_out):
+def trained_serially(model, optimizer, epochs, held_out):
     """Losses of each step, and the loss on `held_out` after each epoch, of one process."""
     losses, scores = [], []
     for batches in epochs:
@@ -54,7 +45,7 @@ def _serial(model, optimizer, epochs, held_out):
     return losses, scores
 
 
-def _floats(returned):
+def floats_of(returned):
     """(losses, scores) as lists of floats, or a sentence about what was returned instead."""
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         return f"fit returned {quoted(returned)}; expected two lists, losses and scores"
@@ -125,7 +116,7 @@ def _first_run(*args):
         ) from failure
 
 
-def _agree(values, expected):
+def agree(values, expected):
     return len(values) == len(expected) and all(abs(a / b - 1) < 1e-4 for a, b in zip(values, expected))
 
 
@@ -147,13 +138,13 @@ def fit(answer):
         with saved_otherwise(before=lambda: events.append(("save", 0))) as files, sees:
             returned = answer(model, optimizer, _loader(data, batch_size), held_out, epochs, 2, path)
         dist.barrier()
-        return _floats(returned), len(files), events
+        return floats_of(returned), len(files), events
 
     def serial(order):
         model = new_gpt(24)
         optimizer = torch.optim.AdamW(model.parameters(), **options)
         epochs = [_global_batches(data, batch_size, epoch) for epoch in order]
-        return _serial(model, optimizer, epochs, held_out)
+        return trained_serially(model, optimizer, epochs, held_out)
 
     losses, scores = serial((0, 1, 2))
     with tempfile.TemporaryDirectory() as folder:
@@ -168,10 +159,10 @@ def fit(answer):
             what = f"In 2 epochs of {steps} batches on 3 ranks, rank {rank}"
             assert len(run[0]) == 2 * steps, f"{what} returned {len(run[0])} losses; expected {2 * steps}."
             assert len(run[1]) == 2, f"{what} returned {len(run[1])} scores; expected 2, one an epoch."
-            assert not _agree(run[0], serial((0, 0))[0]), (
+            assert not agree(run[0], serial((0, 0))[0]), (
                 f"{what} had the batches of epoch 0 twice: use in_epoch with the number of the epoch."
             )
-            assert _agree(run[0][:1], losses[:1]), (
+            assert agree(run[0][:1], losses[:1]), (
                 f"{what} has loss {run[0][0]:.4f} at its first step, but one process has {losses[0]:.4f}. "
                 "Is the loss the mean over ranks, and do all ranks start from rank 0's model?"
             )
@@ -179,7 +170,7 @@ def fit(answer):
             assert not wrong, (
                 f"{what} has loss {run[0][wrong]:.4f} at step {wrong}; one process has {losses[wrong]:.4f}."
             )
-            assert _agree(run[1], scores[:2]), (
+            assert agree(run[1], scores[:2]), (
                 f"{what} has scores {run[1][0]:.4f} and {run[1][1]:.4f} on the held-out examples, "
                 f"but one process has {scores[0]:.4f} and {scores[1]:.4f}."
             )
@@ -197,14 +188,14 @@ def fit(answer):
             "is on another machine and does not see it yet."
         )
         assert len(run[0]) == steps, f"{what} returned {len(run[0])} losses; expected {steps}."
-        assert _agree(run[0][:1], losses[2 * steps : 2 * steps + 1]), (
+        assert agree(run[0][:1], losses[2 * steps : 2 * steps + 1]), (
             f"{what} begins with loss {run[0][0]:.4f}; without a stop it is {losses[2 * steps]:.4f}: "
             "load the weights, and take the batches of epoch 2."
         )
-        assert _agree(run[0], losses[2 * steps :]), (
+        assert agree(run[0], losses[2 * steps :]), (
             f"{what} begins right, but its later losses differ: resume the optimizer too."
         )
-        assert _agree(run[1], scores[2:]), (
+        assert agree(run[1], scores[2:]), (
             f"{what} has score {', '.join(f'{s:.4f}' for s in run[1])}; without a stop it is {scores[2]:.4f}."
         )
     for runs, epochs, rows in ((first, 2, 2), (second, 1, 3)):
@@ -214,122 +205,3 @@ def fit(answer):
         f"With 3 of 3 epochs done there is nothing to train; expected two empty lists, got {third[0][0]}."
     )
     return "2 epochs on 3 ranks, stop, 1 more on 2: the losses and scores of one process that never stopped."
-
-
-CAPS = (1, 10**9)  # bytes that close a bucket: each gradient alone, and all in one
-TASK = (  # what the page asks, so that no sentence repeats it
-    "Which bucket size is the fastest, and by which factor does it beat the slowest? "
-    "How far apart are the repeats of one row? "
-    "What would change with more ranks, or on a slower network?"
-)
-
-
-@exercise
-def bucket_sizes(table, plot, reflection):
-    """Seconds a step by bucket size: a table, a plot of it, and three sentences."""
-    return by_form(
-        table, plot, reflection, x="bucket (B)", y="step (s)", xs=CAPS, repeats=5, ratio_to=CAPS[1], task=TASK
-    )
-
-
-def milestone(
-    mean,
-    average,
-    in_backward,
-    packed,
-    buckets_of,
-    left,
-    ddp_of,
-    make_loader,
-    in_epoch,
-    step,
-    score,
-    save,
-    load,
-    trainer,
-    table,
-    plot,
-    reflection,
-):
-    """Try every task, and then all of them together: the running model, trained, stopped and resumed."""
-    data, held_out, batch_size, seed = digits()[900:980], digits()[1200:1230], 24, 8
-    stop, end = 2, 4
-
-    def on_rank(path, epochs):
-        device = device_of_rank()
-        torch.manual_seed(60 + dist.get_rank())
-        model = GPT().to(device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-        loader = make_loader(data, batch_size, seed)
-        batches = [[batch.cpu() for batch in in_epoch(loader, epoch)] for epoch in range(end)]
-        returned = trainer(model, optimizer, loader, held_out, epochs, 3, path)
-        dist.barrier()
-        return _floats(returned), batches
-
-    def by_hand():
-        torch.manual_seed(60 + dist.get_rank())
-        model = GPT().to(device_of_rank())
-        ddp = ddp_of(model, 100_000)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-        losses = []
-        for batch in in_epoch(make_loader(data, batch_size, seed), 0):
-            tokens = batch.to(device_of_rank())
-            loss = F.cross_entropy(ddp(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            ddp.finish()
-            optimizer.step()
-            losses.append(mean(loss).item())
-        return losses
-
-    def whole():
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "last.pt")
-            first = on_ranks(on_rank, path, stop)
-            second = on_ranks(on_rank, path, end, world_size=2)
-        epochs = [
-            [torch.cat(parts) for parts in zip(*(batches[epoch] for _, batches in first), strict=True)]
-            for epoch in range(end)
-        ]
-        torch.manual_seed(60)
-        model = GPT()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-        losses, scores = _serial(model, optimizer, epochs, held_out)
-        cut = len(losses) * stop // end
-        for where, results, expected in (
-            ("4 ranks", first, (losses[:cut], scores[:stop])),
-            ("2 ranks, resumed", second, (losses[cut:], scores[stop:])),
-        ):
-            for rank, (run, _) in enumerate(results):
-                assert not isinstance(run, str), f"On rank {rank} of {where} {run}."
-                for what, values, right in zip(("losses", "scores"), run, expected, strict=True):
-                    assert _agree(values, right), (
-                        f"The running model's {what} on rank {rank} of {where} differ from one process's."
-                    )
-        for rank, values in enumerate(on_ranks(by_hand)):
-            assert _agree(values, losses[: len(values)]), (
-                f"With your DDP, the losses on rank {rank} differ from one process's."
-            )
-        return (
-            f"{end} epochs of the running model, {stop} on 4 ranks and {end - stop} on 2: all {len(losses)} "
-            f"losses are those of one process, from {losses[0]:.3f} to {losses[-1]:.3f}."
-        )
-
-    labs.milestone(
-        [
-            ("a mean over ranks", reduce_mean, mean),
-            ("all gradients in one message", average_gradients, average),
-            ("a hook for each gradient", hooks, in_backward),
-            ("buckets", buckets, packed, buckets_of),
-            ("overlap, proved", overlap, left),
-            ("unused parameters and accumulation", ddp, ddp_of),
-            ("a loader for ranks", loader, make_loader, in_epoch),
-            ("a step with micro-batches", train_step, step),
-            ("each example counts once", evaluate, score),
-            ("a checkpoint", checkpoint, save, load),
-            ("the trainer", fit, trainer),
-            ("a measurement", bucket_sizes, table, plot, reflection),
-        ],
-        whole,
-        "your own DDP, and a trainer that stops, resumes on other ranks, and equals one process throughout.",
-    )

@@ -5,11 +5,10 @@ import copy
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from allranks.check import exercise
+from allranks.check.lab_02.branching import branches_of, loss_of_step, new_module, weights_now
 from allranks.check.lab_02.common import (
     RATE,
     WORLDS,
@@ -18,24 +17,21 @@ from allranks.check.lab_02.common import (
     gradients_of,
     is_close,
     is_mean,
-    tokens_of,
     told_on_ranks,
 )
-from allranks.check.labs import drawn, is_written
+from allranks.check.labs import is_written
 
 OPTIONS = {"lr": RATE, "betas": (0.8, 0.95), "weight_decay": 0.3}
 CAP = 100  # bytes that close a bucket
 IN_EVALUATION = 4  # the step whose forward runs in evaluation mode, which changes nothing in torch's DDP
 SAME = (
     "All ranks must send the same messages in the same order. Here some ranks have no gradient for a branch "
-    "that "
-    "others use. What waits in a bucket leaves first, with zeros for what is missing; the message that says "
-    "which parameters were used comes after it."
+    "that others use. What waits in a bucket leaves first, with zeros for what is missing; the message that "
+    "says which parameters were used comes after it."
 )
 UNSENT = (
     "A bucket has not left: this rank has no gradient for some of its parameters, and finish() has to send "
-    "zeros "
-    "for them."
+    "zeros for them."
 )
 HINTS = {
     "doesn't require gradient": "A hook cannot be put on a parameter that needs no gradient: skip the frozen "
@@ -50,81 +46,35 @@ HINTS = {
 }
 
 
-class Branching(nn.Module):
-    """Tied, frozen, fp64 and unused weights, buffers that drift, two branches, a gradient of zeros."""
-
-    def __init__(self, drift):
-        super().__init__()
-        self.never = nn.Linear(6, 2)  # torch's DDP warns where it finds nothing that is unused
-        self.token, self.head = nn.Embedding(11, 6), nn.Linear(6, 11, bias=False)
-        self.head.weight = self.token.weight
-        self.wide = nn.Linear(6, 6).double()
-        self.branches = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
-        self.frozen = nn.Linear(6, 6).requires_grad_(False)
-        self.entered = {}  # the buffers that forward has seen
-        self.silent, self.drift = nn.Parameter(torch.ones(2)), drift
-        self.register_buffer("centre", torch.randn(6))
-        self.register_buffer("scale", 1 + torch.rand(6), persistent=False)
-
-    def forward(self, tokens, branches):
-        self.entered = {"centre": self.centre.clone(), "scale": self.scale.clone()}
-        x = self.token(tokens) * self.scale - self.centre
-        self.centre += self.drift * (1 + x.detach().mean(0))
-        x = x + self.wide(x.double()).float()
-        for k in branches:
-            x = x + self.branches[k](x).tanh()
-        return F.cross_entropy(self.head(self.frozen(x)), tokens) + 0 * self.silent.sum()
-
-
-def _new(rank, drift=0.1):
-    torch.manual_seed(drawn(70 + rank))
-    return Branching(drift)
-
-
-def _branches(rank, world_size):
-    """The branches that `rank` uses in each step."""
-    last = world_size - 1
-    return [(0,) if rank == 0 else (1,), (0,) if rank == 0 else (), (0, 1), (1,) if rank == last else (), ()]
-
-
-def _step(call, module, rank, step, branches):
-    tokens = tokens_of(rank, step, 11).to(module.silent.device)
-    return call(tokens, branches)
-
-
-def _start(module):
-    return {name: t.detach().cpu().clone() for name, t in module.named_parameters()}
-
-
 def _trained(answer):
     """Steps of AdamW, whose gradients, buffers and weights are kept."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    module = _new(rank).to(device_of_rank())
+    module = new_module(rank).to(device_of_rank())
     ddp = answer(module, CAP)
     optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], **OPTIONS)
-    start, steps = _start(module), []
-    for step, branches in enumerate(_branches(rank, world_size)):
+    start, steps = weights_now(module), []
+    for step, branches in enumerate(branches_of(rank, world_size)):
         optimizer.zero_grad()
         module.train(step != IN_EVALUATION)
-        loss = _step(ddp, module, rank, step, branches)
+        loss = loss_of_step(ddp, module, rank, step, branches)
         buffers = {name: t.cpu() for name, t in module.entered.items()}
         loss.backward()
         ddp.finish()
         steps.append((gradients_of(module), buffers))
         optimizer.step()
-    return start, steps, _start(module)
+    return start, steps, weights_now(module)
 
 
 def _by_torch():
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    module = _new(rank).to(device_of_rank())
+    module = new_module(rank).to(device_of_rank())
     ddp = DistributedDataParallel(module, find_unused_parameters=True)
     optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], **OPTIONS)
-    for step, branches in enumerate(_branches(rank, world_size)):
+    for step, branches in enumerate(branches_of(rank, world_size)):
         optimizer.zero_grad()
-        _step(ddp, module, rank, step, branches).backward()
+        loss_of_step(ddp, module, rank, step, branches).backward()
         optimizer.step()
-    return _start(module)
+    return weights_now(module)
 
 
 def _accumulating(rank):
@@ -139,11 +89,11 @@ class _Oops(Exception):
 def _accumulated(answer):
     """Messages that leave before backward ends: as usual, in no_sync, after it, after an error in it."""
     rank = dist.get_rank()
-    module = _new(rank, drift=0.0).to(device_of_rank())
+    module = new_module(rank, drift=0.0).to(device_of_rank())
     ddp, sent = answer(module, CAP), []
 
     def backward(step, branches):
-        loss = _step(ddp, module, rank, step, branches)
+        loss = loss_of_step(ddp, module, rank, step, branches)
         with Sent() as counted:
             loss.backward()
         sent.append(len(counted.sums))
@@ -198,7 +148,7 @@ def ddp(answer):
     def on_rank(with_torch):
         made = []
         with _noted(made):
-            answer(_new(0).to(device_of_rank()), CAP)
+            answer(new_module(0).to(device_of_rank()), CAP)
         if made:
             return None
         trained, accumulated = _trained(answer), _accumulated(answer)
@@ -217,16 +167,16 @@ def ddp(answer):
 
 def _in_one_process(world_size):
     """The start, and of each step the ranks' gradients, their mean, and the buffers; the final weights."""
-    module = _new(0)
+    module = new_module(0)
     optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], **OPTIONS)
-    start, steps = _start(module), []
-    for step in range(len(_branches(0, world_size))):
+    start, steps = weights_now(module), []
+    for step in range(len(branches_of(0, world_size))):
         every, centres = [], []
         buffers = {name: t.clone() for name, t in module.named_buffers()}
         for rank in range(world_size):
             one = copy.deepcopy(module)
             one.zero_grad()
-            _step(one, one, rank, step, _branches(rank, world_size)[step]).backward()
+            loss_of_step(one, one, rank, step, branches_of(rank, world_size)[step]).backward()
             every.append(gradients_of(one))
             centres.append(one.centre)
         means = {name: _mean([own[name] for own in every], world_size) for name in every[0]}
@@ -235,7 +185,7 @@ def _in_one_process(world_size):
         optimizer.step()
         module.centre.copy_(centres[0])
         steps.append((every, means, buffers))
-    return start, steps, _start(module)
+    return start, steps, weights_now(module)
 
 
 def _mean(gradients, world_size):
@@ -340,7 +290,7 @@ def _is_accumulation(sent, own, gradients, rank, world_size):
 
 
 def _accumulated_alone(rank):
-    module = _new(0, drift=0.0)
+    module = new_module(0, drift=0.0)
     for step, branches in ((1, _accumulating(rank)), (2, (1,)), (3, (1,))):
-        _step(module, module, rank, step, branches).backward()
+        loss_of_step(module, module, rank, step, branches).backward()
     return gradients_of(module)

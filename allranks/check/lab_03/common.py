@@ -7,8 +7,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from allranks import memory
-from allranks.check.labs import digits, drawn, on_ranks
-from allranks.launch import LaunchError
+from allranks.check.labs import digits, drawn
 from allranks.model import GPT, loss_of
 
 LR, MAX_NORM = 3e-3, 0.7
@@ -103,16 +102,6 @@ def trained_serially(model, batches, clip=None):
 
 def new_batches(first, size, steps):
     return list(digits()[first : first + size * steps].split(size))
-
-
-def all_on_ranks(hint, test, *args, **options):
-    """`on_ranks`; adds `hint` if ranks wait for each other."""
-    try:
-        return on_ranks(test, *args, **options)
-    except LaunchError as failure:
-        if "raised" in str(failure) or "exited" in str(failure):
-            raise
-        raise AssertionError(f"Your function did not finish: {failure}. {hint}") from failure
 
 
 def numbers_of(model, optimizer):

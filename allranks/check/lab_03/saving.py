@@ -11,7 +11,6 @@ from torch.distributed.tensor import DTensor
 from allranks.check import exercise
 from allranks.check.lab_03.common import (
     LR,
-    all_on_ranks,
     cut_in_units,
     device_of_rank,
     new_adamw,
@@ -24,7 +23,7 @@ from allranks.check.lab_03.common import (
     train_here,
     trained_serially,
 )
-from allranks.check.labs import is_written
+from allranks.check.labs import all_on_ranks, is_written
 from allranks.held import held
 
 

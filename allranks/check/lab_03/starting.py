@@ -9,8 +9,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from allranks.check import exercise
-from allranks.check.lab_03.common import all_on_ranks, device_of_rank, new_mesh, quoted
-from allranks.check.labs import drawn, is_written
+from allranks.check.lab_03.common import device_of_rank, new_mesh, quoted
+from allranks.check.labs import all_on_ranks, drawn, is_written
 from allranks.held import held
 from allranks.model import GPT, Layer
 

@@ -12,7 +12,6 @@ from torch.utils.checkpoint import checkpoint
 
 from allranks.check import exercise
 from allranks.check.lab_03.common import (
-    all_on_ranks,
     cut_in_units,
     device_of_rank,
     new_gpt,
@@ -20,7 +19,7 @@ from allranks.check.lab_03.common import (
     part_of_rank,
     quoted,
 )
-from allranks.check.labs import digits, is_written
+from allranks.check.labs import all_on_ranks, digits, is_written
 from allranks.held import held
 from allranks.kept import kept_by
 from allranks.model import Layer, loss_of
