@@ -64,7 +64,7 @@ def _ratios(rows, x, name, ratio_to):
     for of in STATISTICS if first else ():
         ratios = [of(row[name]) / of(first[0][name]) for row in rows]
         ways = [ratios, [1 / ratio for ratio in ratios]]
-        if not isinstance(ratio_to, str):
+        if not isinstance(ratio_to, str) and all(row[x] for row in rows):  # an efficiency, by the x
             ways += [[r * ratio_to / row[x] for r, row in zip(way, rows, strict=True)] for way in tuple(ways)]
         yield from (*ways, *([100 * ratio for ratio in way] for way in ways))
 

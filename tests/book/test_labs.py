@@ -1,5 +1,6 @@
 """A lab is its solved notebook without the reader's lines, and cannot drift from it."""
 
+import ast
 from pathlib import Path
 
 import labs
@@ -121,8 +122,30 @@ def test_run_writes_the_lab_and_check_compares_it(tmp_path):
     assert "without its solution" in check(lab)[0]
 
 
-@pytest.mark.parametrize(
+every_solved_lab = pytest.mark.parametrize(
     "path", sorted((ROOT / "notebooks" / "labs").glob("*_solved.ipynb")), ids=lambda p: p.stem
 )
+
+
+@every_solved_lab
 def test_every_solved_lab_has_its_lab(path):
     assert labs.lab_path(path).exists()
+
+
+@every_solved_lab
+def test_a_solved_lab_has_all_points_and_reaches_its_milestone(path):
+    outputs = [o for cell in nbformat.read(path, as_version=4).cells for o in cell.get("outputs", [])]
+    said = "".join(output.get("text", "") for output in outputs)
+    assert "✗" not in said and "Milestone reached: " in said
+
+
+@every_solved_lab
+def test_no_demonstration_takes_the_name_of_an_answer(path):
+    answers = set()
+    for cell in nbformat.read(path, as_version=4).cells:
+        statements = ast.parse(cell.source).body if cell.cell_type == "code" else []
+        defined = [one for one in statements if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+        answers |= {one.name for one in defined}
+        others = (node for one in statements if one not in defined for node in ast.walk(one))
+        stored = {n.id for n in others if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        assert not stored & answers, f"{cell.id} takes {stored & answers}"

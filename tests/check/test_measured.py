@@ -356,3 +356,12 @@ def test_most_numbers_do_not_follow_from_a_table():
     numbers = set(measured._numbers(ROWS, "ranks", ("tokens/s",)))
     others = [f"{random.uniform(100, 1000):.2f}" for _ in range(300)]
     assert sum(measured._follows(number, " tokens", numbers) for number in others) < 10
+
+
+def test_rows_may_begin_at_zero(capfd):
+    @exercise
+    def by_stage(table, plot, reflection):
+        return measured.by_form(table, plot, reflection, x="ranks", y="tokens/s", xs=(0, 2, 4), ratio_to=0)
+
+    rows = changed((0, "ranks", 0))
+    assert verdict(capfd, by_stage, table_of(rows), plot, lambda: SENTENCES).startswith("✓")
