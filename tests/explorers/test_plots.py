@@ -383,3 +383,11 @@ def test_two_drawings_of_a_page_share_no_name():
     one, other = (plots.bars({"a": {"x": n, "y": 1}}, "") for n in (1, 2))
     names = [set(re.findall(r'id="([^"]+)"', drawing.svg)) for drawing in (one, other)]
     assert names[0] and not names[0] & names[1]
+
+
+def test_drawn_bars_are_as_long_as_their_amounts_and_the_longest_takes_the_room():
+    svg = plots.bars({"one": {"sent": 2, "kept": 2}, "two": {"sent": 1}}, "kB").svg
+    drawn = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="20"', svg)
+    (_, sent), (x, kept), (_, half) = [(float(x), float(width)) for x, width in drawn]
+    assert sent == kept and abs(sent - 2 * half) < 0.1
+    assert 400 < x + kept < 430, "only its sum stands behind the longest bar"
