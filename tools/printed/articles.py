@@ -19,8 +19,8 @@ from bs4 import BeautifulSoup, Tag
 from printed.contents import anchor
 
 NOT_PRINTED = (
-    ".headerlink, .instructor, .ar-cite, .ar-downloads, .ar-narrow, .ar-reading-place, .katex-mathml, "
-    "button, noscript, script:not([type='application/json'])"
+    ".headerlink, .instructor, .ar-cite, .ar-downloads, .ar-gallery, .ar-narrow, .ar-reading-place, "
+    ".katex-mathml, button, noscript, script:not([type='application/json'])"
 )
 NAMES = ("id", "for", "aria-labelledby", "aria-describedby", "aria-controls")
 FILES = ("src", "data")
