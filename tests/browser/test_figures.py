@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from allranks_book.figures import drawing_html, figure_html
 
@@ -71,3 +73,13 @@ def test_a_drawing_takes_the_colours_of_the_page_and_fits_a_phone(site, tmp_path
     visit.page.set_viewport_size({"width": 390, "height": 844})
     assert figure.locator("svg").bounding_box()["width"] <= 390
     visit.page.close()
+
+
+def test_figures_are_numbered_from_one_on_each_page(site):
+    numbered = 0
+    for page in site.glob("notebooks/*/*.html"):
+        text = page.read_text(encoding="utf-8")
+        numbers = [int(each) for each in re.findall(r'caption-number">Fig\. (\d+)', text)]
+        assert numbers == list(range(1, len(numbers) + 1)), page.name
+        numbered += bool(numbers)
+    assert numbered > 5

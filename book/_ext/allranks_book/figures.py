@@ -82,8 +82,17 @@ def require_alternatives(app, doctree) -> None:
             logger.warning("a picture has no text alternative (alt)", location=image)
 
 
+def number_by_page(app, env) -> list[str]:
+    """Number the figures of each page from 1, not through the book as Sphinx does; no page is outdated."""
+    for kinds in env.toc_fignumbers.values():
+        for numbers in kinds.values():
+            numbers.update({name: (place,) for place, name in enumerate(numbers, start=1)})
+    return []
+
+
 def setup(app) -> None:
     """Register the renderers with myst-nb, which otherwise reads entry points only."""
     renderers = load_mime_renders()
     renderers.extend(one for one in (PlotlyFigure, Drawing) if one not in renderers)
     app.connect("doctree-read", require_alternatives)
+    app.connect("env-get-updated", number_by_page, priority=900)
