@@ -193,8 +193,8 @@ def distance(run, step):
 
 def result(run, step):
     """How far the ranks are from one process."""
-    whose = "the ranks' weights" if len(run.ranks()) == 1 else "the farthest rank's weights"
-    return distance(run, step), f"between {whose} and those of one process, after {several(step, 'step')}"
+    who = "ranks" if len(run.ranks()) == 1 else "farthest rank"
+    return distance(run, step), f"from one process to the {who}, after {several(step, 'step')}"
 
 
 def insight(run, way, rate, lower):

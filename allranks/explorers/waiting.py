@@ -87,7 +87,7 @@ def result(played):
         return "deadlock", f"{arrows(ends)}: each waits for the next"
     if stuck(played):
         longest = max([chain(played, rank) for rank in stuck(played)], key=len)
-        return "no end", f"{arrows(longest)}: the last one has returned, and the others wait for ever"
+        return "no end", f"{arrows(longest)}: a wait for ever, for a rank that has returned"
     sent = several(len(played.world.events), "message")
     return several(rounds(played), "round"), f"until all {p} ranks have returned, after {sent}"
 

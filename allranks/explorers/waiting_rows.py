@@ -51,7 +51,7 @@ class Rows:
     def __init__(self, width, now, end):
         self.wide, self.width, self.now, self.end = width == WIDE, width, now, end
         self.left, self.right = (64, 90) if self.wide else (32, 42)
-        self.row, self.top, self.rail = (36, 76, 52) if self.wide else (32, 92, 60)
+        self.row, self.top, self.rail = (32, 76, 52) if self.wide else (32, 92, 60)
         self.unit = (width - self.left - self.right) / end
         self.bottom = self.top + now.p * self.row
 
