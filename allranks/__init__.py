@@ -11,7 +11,7 @@ Three layers, each of which imports nothing from those below it in this table:
                   simulate plan
                   precision attention experts streams lowering batches compression
                   local_updates parameter_server deepspeed_config framework_config muon inference failures
-                  profiles recovery ranks dispatchers roofline strategies
+                  profiles recovery ranks dispatchers roofline strategies averaging
     torch         what ranks run, and what counts what they do
                   private launch trace callers model parallel recipes serving nccl host_syncs units hang
                   fake kept gzipped pieces alive sleeping torch_pipelines split_pipelines slow_link held

@@ -11,11 +11,13 @@ from .controls import settings
 from .svg import NARROW, WIDE
 
 NAMES = (
+    "waiting",
     "strategies",
     "roofline",
     "all_reduce",
     "precision",
     "memory",
+    "averaging",
     "buckets",
     "compression",
     "local_updates",

@@ -12,6 +12,7 @@ Frame = namedtuple("Frame", "question primary story")
 """The question that the picture answers, the names of at most three controls in sight, the steps."""
 
 QUESTIONS = {
+    "waiting": ("Who waits for whom, and does it ever end?", ("pattern", "ranks", "moment")),
     "all_reduce": (
         "How do ranks reach a sum that all of them have, and what does it cost?",
         ("algorithm", "world_size", "step"),
@@ -19,6 +20,10 @@ QUESTIONS = {
     "precision": (
         "What does a format keep of a number, and lose of it?",
         ("dtype", "middle", "scale"),
+    ),
+    "averaging": (
+        "Why do ranks that average their gradients equal one process?",
+        ("way", "ranks", "step"),
     ),
     "memory": ("Does this training fit, and what takes the memory?", ("model", "microbatch", "stage")),
     "buckets": (

@@ -8,6 +8,7 @@ from collections import namedtuple
 
 from .stories_of_costs import OF_COSTS
 from .stories_of_layouts import OF_LAYOUTS
+from .stories_of_ranks import OF_RANKS
 
 Step = namedtuple("Step", "title settings words")
 """One state: the words of its button, the settings, and what is to be seen."""
@@ -199,5 +200,5 @@ STORIES = {
     ),
 }
 
-for table in (OF_LAYOUTS, OF_COSTS):
+for table in (OF_LAYOUTS, OF_COSTS, OF_RANKS):
     STORIES.update({name: tuple(Step(*step) for step in steps) for name, steps in table.items()})

@@ -6,7 +6,7 @@ Data is (dtype, shape, elements) with the elements in an `array`; sizes are thos
 from array import array
 from collections import namedtuple
 
-from allranks import collectives
+from .. import collectives
 
 SIZES = {"float32": 4, "float64": 8, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}
 CODES = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "uint8": "B", "bool": "B"}

@@ -13,11 +13,13 @@ from allranks.explorers.svg import NARROW, WIDE
 HELD = [name for name in explorers.NAMES if explorers.draw(name).get("handles")]
 FOLLOWS = {  # explorers whose picture does not change its scale where the grip is dragged
     "all_reduce": ("step", "nbytes"),
+    "averaging": ("extra", "step"),
     "buckets": ("bucket", "moment"),
     "context_parallel": ("context_parallel", "step"),
     "mesh": ("tp",),
     "pipeline": ("microbatches", "moment"),
     "precision": ("x", "middle"),
+    "waiting": ("late", "moment"),
     "zero": ("phase",),
 }
 

@@ -84,7 +84,7 @@ def test_a_setting_that_is_not_allowed_is_refused(given, sentence):
 
 
 def test_an_explorer_that_does_not_exist_is_refused_with_those_that_do():
-    with pytest.raises(ValueError, match=r"explorer must be one of strategies, .*, not 'pipelin'"):
+    with pytest.raises(ValueError, match=r"explorer must be one of waiting, .*, not 'pipelin'"):
         explorers.draw("pipelin")
 
 

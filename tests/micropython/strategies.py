@@ -348,6 +348,18 @@ HERE = {
     "strategies.*.rank": choice(0, 1),
     "strategies.*.element": choice(2, 4),
     "strategies.sent_bytes.sizes": st.fixed_dictionaries({"tokens": choice(4, 32)}),
+    "averaging.*.points": source(
+        st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=4, max_size=6)
+    ),
+    "averaging.split.(count|ranks|extra)": choice(0, 1, 2, 3, 8, 16),
+    "averaging.*.sizes": choice([2, 2], [1, 3]),
+    "averaging.*.way": choice("mean", "weighted", "sum", "none"),
+    "averaging.*.gradients": choice([(0.5, 0.1), (-1.25, 0.3)], [(0.1, 0.2), (0.2, 0.7)]),
+    "averaging.*.(weights|by|start)": source(st.tuples(st.floats(-3, 3), st.floats(-3, 3))),
+    "averaging.*.rate": choice(0.05, 0.2, 1),
+    "averaging.descend.steps": whole(0, 6),
+    "averaging.apart.(path|alone)": choice([[(0.5, 0.1)], [(0.25, 0.2)]], [[(0.1, 0.1)], [(0.7, 1.2)]]),
+    "averaging.added.values": choice([0.1, 0.2, 0.3], [1e16, 1.0, -1e16], []),
     "roofline.product.(m|k|n|times)": whole(1, 4096),
     "roofline.addition.elements": whole(1, 10**9),
     "roofline.(product|addition).element": choice(0.5, 1, 2, 4),
@@ -592,6 +604,13 @@ NOT_SPOILED += (
     "served",
     "values",
     "arrivals",
+    "points",
+    "weights",
+    "gradients",
+    "start",
+    "by",
+    "path",
+    "alone",
 )
 
 
