@@ -48,7 +48,7 @@ TABLE = [
         NO_KEYBOARD,
     ),
     (r"(name|variable) '(exit|quit)'|\b(exit|quit) in \w+\(\)", RETURN),
-    (r"\b(OutStream|\w*InteractiveShell)\b", NO_NOTEBOOK),
+    (r"\b(OutStream|\w*InteractiveShell)\b|\b(session|shell)\._trait_values", NO_NOTEBOOK),
     (r"_trait_values", WIDGET),
     (r"cannot pickle '(async_)?(generator|coroutine)' object", LAZY),
     (r"view the same data as different types", VIEWS),

@@ -244,6 +244,7 @@ def test_a_generator_that_comes_back_is_explained():
         ),
         ("variable 'ip', which f uses, … ._trait_values['x'] ZMQInteractiveShell", "NO_NOTEBOOK"),
         ("variable 'A', which f uses, … .say, get_ipython in say().__self__._trait_values", "NO_NOTEBOOK"),
+        ("argument 'args' cannot be sent: … [0].session._trait_values['auth']", "NO_NOTEBOOK"),
         ("cannot pickle 'torch._C._DispatchModule' object", "OPERATOR"),
         ("EOFError\n  getpass.py, line 148, in _raw_input", "NO_KEYBOARD"),
     ],
