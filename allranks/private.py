@@ -5,14 +5,17 @@ does, and finds any that another module uses; `requirements.txt` bounds torch fr
 torch is imported when a function is called: `import allranks` must not import it.
 """
 
+import atexit
 import contextlib
+import logging
 import sys
 
 import cloudpickle.cloudpickle as _by_value
 
 # How cloudpickle makes a function or a class again, and fills the class (see `launch.pickling`).
 make_function = _by_value._make_function
-makers_of_classes = (_by_value._make_skeleton_class, _by_value._make_skeleton_enum)
+make_skeleton = _by_value._make_skeleton_class
+makers_of_classes = (make_skeleton, _by_value._make_skeleton_enum)
 set_class_state = _by_value._class_setstate
 global_names = _by_value._extract_code_globals  # of a function's code: a dict, which it keeps and reads again
 known_classes = _by_value._DYNAMIC_CLASS_TRACKER_BY_ID  # what has been sent or received by value, by its id
@@ -143,6 +146,28 @@ def leaves(tree):
     from torch.utils import _pytree
 
     return _pytree.tree_leaves(tree)
+
+
+@contextlib.contextmanager
+def unheard_meshes():
+    """A block in which torch does not log that a DeviceMesh is read where there are no groups, and a list of
+    what it wanted to log: every DTensor comes with a mesh."""
+    logger, heard = logging.getLogger("torch.distributed.device_mesh"), []
+    logger.addFilter(heard.append)  # it returns None: the message is dropped
+    try:
+        yield heard
+    finally:
+        logger.removeFilter(heard.append)
+
+
+def forget_exit_functions():
+    """Let `atexit` forget what it was told in the process that this one was forked from."""
+    atexit._clear()
+
+
+def run_exit_functions():
+    """Run what `atexit` was told, as Python does at its end; whatever one raises is printed."""
+    atexit._run_exitfuncs()
 
 
 def attention_with_sums(device):

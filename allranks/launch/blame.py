@@ -19,6 +19,7 @@ Outcome.__doc__ = """How a rank ended: 'running', 'returned', 'raised' (detail: 
 ended it with the others)."""
 
 FRAMES = 12  # of the reader's, in a traceback
+MISSED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 LISTED = 8  # ranks; more are not counted up if it is all of them
 
 SIGNALS = {
@@ -83,7 +84,7 @@ def explain(view):
     if calls and all(_is_abort(view.outcomes[rank]) for rank in causes):
         causes, message = _odd_ones(calls), _told(view, calls)
     elif causes:
-        message = _phrases(view, causes)
+        message = _phrases(view, causes) + (f" · {_told(view, calls)}" if calls else "")
     else:
         causes, message = _not_met(view) or (failed, _phrases(view, failed))
     return _with_note(RankFailed(message, causes), view)
@@ -150,7 +151,7 @@ def _phrases(view, ranks):
 
 def _phrase(outcome, were):
     if outcome.state == "raised":
-        return f"raised {outcome.detail.kind}: {_tidy(outcome.detail.message)}".rstrip(": ")
+        return f"raised {outcome.detail.kind}: {hints.tidy(outcome.detail.message)}".rstrip(": ")
     if outcome.state == "stopped":
         return outcome.detail.format(were=were)
     if outcome.detail >= 0:
@@ -165,15 +166,6 @@ def _signal(number):
     except ValueError:
         first = getattr(signal, "SIGRTMIN", number)
         return f"SIGRTMIN+{number - first}" if number > first else f"signal {number}"
-
-
-def _tidy(message):
-    """Keep of a message what is the same at every run: its first line, without addresses and ports."""
-    line = message.strip().split("\n")[0]
-    line = re.sub(r"\[\S*\.(?:cc|cpp|h):\d+\] ?", "", line)
-    line = re.sub(r"\(pid(\(s\))? [\d, ]+\) ", "", line)
-    line = re.sub(r"\[?127\.0\.0\.1\]?:\d+", "127.0.0.1", line)
-    return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]
 
 
 def _is_echo(outcome):
@@ -206,7 +198,9 @@ def _not_met(view):
         return gone, f"{_name(view, gone)} had left the group while {_still_waiting(view, waiting)}"
     gave_up = [r for r in view.ranks("raised") if view.outcomes[r].detail.echo.startswith("gave up")]
     calls = [view.histories[rank].calls[-1] for rank in gave_up if view.histories[rank].calls]
-    late = [r for r in view.ranks("running") if any(_is_missed(call, r, view) for call in calls)]
+    missed = {r for rank in gave_up for r in _missed_at_barrier(view, rank)}
+    running = view.ranks("running")
+    late = [r for r in running if r in missed or any(_is_missed(call, r, view) for call in calls)]
     if late:
         where = _where(view, gave_up)
         return late, f"{_name(view, gave_up)} gave up waiting for {_name(view, late)}{where}"
@@ -217,6 +211,13 @@ def _has_left(view, rank):
     """True if a rank has destroyed the group of all ranks."""
     groups = view.histories[rank].groups
     return groups is not None and not any(len(ranks) == len(view.outcomes) for ranks in groups.values())
+
+
+def _missed_at_barrier(view, rank):
+    """The ranks that a monitored barrier says have not come; it numbers them within their group."""
+    groups = [*(view.histories[rank].groups or {}).values()]
+    found = MISSED.search(view.outcomes[rank].detail.message)
+    return map(int, found[1].split(",")) if found and len(groups) == 1 else ()
 
 
 def _is_missed(call, rank, view):
@@ -287,12 +288,12 @@ def _traceback(failure):
     lines = []
     for number, frame in enumerate(mine):
         if number < FRAMES // 2 or number >= len(mine) - FRAMES // 2:
-            lines += [f"  {stacks.place(frame)}", f"    {stacks.source(frame)}"]
+            lines += [f"  {stacks.place(frame)}", *(f"    {line}" for line in [stacks.source(frame)] if line)]
         elif number == FRAMES // 2:
             lines.append(f"  … {len(mine) - FRAMES} more")
     last = failure.frames[-1] if failure.frames else None
     if last and stacks.is_library(last) and not stacks.is_launcher(last):
         lines.append(f"  {stacks.place(last)}")
     said = f"{failure.kind}: {failure.message}".rstrip(": ")
-    hint = hints.about(said)
+    hint = hints.about("\n".join([said, *lines[-1:]]))
     return [*lines, f"  {said}", *(f"  {line}" for line in dict.fromkeys((*failure.more, hint)) if line)]

@@ -73,7 +73,7 @@ def manner():
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
         "level": logging.root.level,
-        "formatters": [(each.level, each.formatter) for each in streams],
+        "handlers": [(each.level, each.formatter, each.filters) for each in streams],
     }
 
 
@@ -91,10 +91,11 @@ def behave(manner):
     if manner["deterministic"]:  # it imports torch's compiler
         torch.use_deterministic_algorithms(True, warn_only=manner["warn_only"])
     logging.root.setLevel(manner["level"])
-    for level, formatter in manner["formatters"]:
+    for level, formatter, filters in manner["handlers"]:
         handler = logging.StreamHandler(sys.stderr)
         handler.setLevel(level)
         handler.setFormatter(formatter)
+        handler.filters = filters
         logging.root.addHandler(handler)
 
 

@@ -5,7 +5,7 @@ import math
 import os
 from numbers import Real
 
-from allranks.launch import carried, existing, notebook, on_ray, packing, server, standby
+from allranks.launch import carried, existing, hints, notebook, on_ray, packing, server, standby
 from allranks.launch.blame import Interrupted, NotStarted
 from allranks.launch.interrupts import Interrupts
 from allranks.launch.plan import make_plan
@@ -22,7 +22,8 @@ def launch(fn, /, *args, world_size=None, timeout=SECONDS, backend=None, rules=N
     The backend is NCCL when there is a GPU for every rank, else gloo on the CPU; `backend` is 'nccl',
     'gloo', or 'cuda:gloo' for ranks that share GPUs. Each rank has the environment that torchrun gives
     (RANK, WORLD_SIZE, …), its own seed (the rank), one compute thread unless OMP_NUM_THREADS says
-    otherwise, and its GPU as the current device. Arguments are copies, and so is what a function reads from
+    otherwise, and its GPU as the current device. As at the end of a program, files that `fn` left open are
+    written, and what it gave to `atexit` runs. Arguments are copies, and so is what a function reads from
     the notebook: changes stay on the rank; only the result comes back, its tensors on the CPU.
     As with `torch.save`, tensors travel without their `.grad`.
     Ranks have the notebook's environment, working directory, `sys.path`, default dtype, print options and
@@ -103,9 +104,9 @@ def _check(fn, args, kwargs, given):
             "write launch(f, x) to run f(x) on every rank, not launch(f(x))."
         )
     kinds = (inspect.isasyncgenfunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction)
-    if any(is_one(fn) for is_one in kinds):
+    if any(is_one(one) for is_one in kinds for one in (fn, type(fn).__call__)):
         raise TypeError(
-            f"launch needs a function that returns its result, and {getattr(fn, '__name__', fn)} is a "
+            f"launch needs a function that returns its result, and {hints.name_of(fn)} is a "
             "generator or coroutine function: call it in an ordinary one, by list(…) or asyncio.run(…)."
         )
     if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
@@ -129,9 +130,10 @@ def _check_keywords(fn, args, kwargs, given):
     """Refuse arguments that the function does not take; warn of one that it takes and `launch` has taken."""
     try:
         signature = inspect.signature(fn)
+        outermost = inspect.signature(fn, follow_wrapped=False)  # a decorator may add or take arguments
     except (TypeError, ValueError):  # of a builtin: nobody knows
         return
-    name = getattr(fn, "__name__", "the function")
+    name = hints.name_of(fn)
     try:
         by_position = signature.bind_partial(*args).arguments
     except TypeError:  # which `bind` says below
@@ -147,7 +149,7 @@ def _check_keywords(fn, args, kwargs, given):
         for key in shared
     )
     try:
-        signature.bind(*args, **kwargs)
+        outermost.bind(*args, **kwargs)
     except TypeError as error:
         own = ", ".join(given)
         raise TypeError(f"{name}: {error}. {taken}What launch takes itself is {own}.") from None

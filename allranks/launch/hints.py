@@ -1,5 +1,6 @@
-"""What should a reader do about an error that looks strange from a notebook? One table, and grammar."""
+"""What should a reader do about an error that looks strange from a notebook? One table, and plain words."""
 
+import functools
 import re
 
 NO_NOTEBOOK = (
@@ -24,6 +25,15 @@ MEMORY = (
 )
 
 WRAPPED = "DistributedDataParallel belongs to the ranks' group: return model.module, or model.state_dict()."
+LAZY = "a generator or coroutine stays where it was made: send list(…) of it, or what asyncio.run(…) returns."
+VIEWS = "two of its tensors view the same memory as different dtypes: send a clone() of one."
+OPERATOR = (
+    "an operator is registered in the process that defines it: define it in a module, which ranks import too."
+)
+DTENSORS = (
+    "the results hold DTensors or a DeviceMesh, whose groups are on the ranks: here nothing can be gathered "
+    "from them. Return t.full_tensor(), or t.to_local() for the rank's own part."
+)
 WIDGET = "a widget lives in the notebook: launch with its value, not with the widget."
 IMPORT = (
     "a rank imports modules itself, from the notebook's sys.path: a module that a cell created does not "
@@ -32,10 +42,17 @@ IMPORT = (
 
 # What the error says, as `kind: message`, and what to do about it.
 TABLE = [
-    (r"NameError: name '(get_ipython|display)'|variable '(get_ipython|display)'", NO_NOTEBOOK),
-    (r"\bBdbQuit|EOFError: EOF when reading a line|StdinNotImplementedError", NO_KEYBOARD),
-    (r"variable '(exit|quit)'|NameError: name '(exit|quit)'", RETURN),
+    (r"(name|variable) '(get_ipython|display)'|\b(get_ipython|display) in \w+\(\)", NO_NOTEBOOK),
+    (
+        r"\bBdbQuit|^EOFError\n.*getpass|EOFError: EOF when reading a line|StdinNotImplementedError",
+        NO_KEYBOARD,
+    ),
+    (r"(name|variable) '(exit|quit)'|\b(exit|quit) in \w+\(\)", RETURN),
+    (r"\b(OutStream|\w*InteractiveShell)\b|\b(session|shell)\._trait_values", NO_NOTEBOOK),
     (r"_trait_values", WIDGET),
+    (r"cannot pickle '(async_)?(generator|coroutine)' object", LAZY),
+    (r"view the same data as different types", VIEWS),
+    (r"_DispatchModule", OPERATOR),
     (r"ModuleNotFoundError", IMPORT),
     (r"ConfigModuleInstance|_dynamo|_TorchDynamoContext", COMPILE),
     (r"cannot be read here: ValueError: Default process group has not been initialized", WRAPPED),
@@ -51,6 +68,22 @@ TABLE = [(re.compile(form), hint) for form, hint in TABLE]
 def about(said):
     """Return the hint about an error, given as `kind: message`; or an empty string."""
     return next((hint for form, hint in TABLE if form.search(said)), "")
+
+
+def tidy(message):
+    """Keep of a message what is the same at every run: its first line, without addresses and ports."""
+    line = message.strip().split("\n")[0]
+    line = re.sub(r"\[\S*\.(?:cc|cpp|h):\d+\] ?", "", line)
+    line = re.sub(r"\(pid(\(s\))? [\d, ]+\) ", "", line)
+    line = re.sub(r"\[?127\.0\.0\.1\]?:\d+", "127.0.0.1", line)
+    return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]
+
+
+def name_of(fn):
+    """What a function is called: a partial by its function, an object by its class."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__name__", type(fn).__name__)
 
 
 def with_article(name):

@@ -73,4 +73,5 @@ def write(text):
         return
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
+    if hasattr(sys.stdout, "flush"):  # print needs no more than `write`
+        sys.stdout.flush()

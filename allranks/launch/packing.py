@@ -5,12 +5,15 @@ of the pickle, and `torch.load(mmap=True)` maps them, so that no tensor goes thr
 reductions of torch.multiprocessing would not do: they share memory, and what a rank receives is a copy.
 """
 
+import functools
 import inspect
 import os
 import shutil
 import tempfile
+from types import FunctionType, MethodType
 
-from allranks.launch import hints, pickling
+from allranks import private
+from allranks.launch import hints, notebook, pickling
 
 SHARED_MEMORY = "/dev/shm"
 ROOM_NEEDED = 1 << 30  # bytes; containers often have 64 MB of shared memory, which a result would fill
@@ -68,14 +71,18 @@ def save_result(result, file):
 def load_result(rank, file):
     """Read the result of a rank, or raise a TypeError that says what cannot be read here."""
     try:
-        return load(file)
+        with private.unheard_meshes() as meshes:
+            result = load(file)
     except Exception as error:
         raise _refused(f"the result of rank {rank} cannot be read here", None, error) from None
+    if meshes:
+        notebook.warn(hints.DTENSORS)
+    return result
 
 
 def _refused(message, value, error):
-    refused, member = TypeError(f"{message}: {type(error).__name__}: {error}"), _member(value)
-    if hint := hints.about(f"{refused} {member}"):
+    refused, member = TypeError(f"{message}: {type(error).__name__}: {error}"), _member(value).lstrip(", ")
+    if hint := hints.about(f"{refused} {member} {type(value).__name__}"):
         refused.add_note(hint)
     elif member:
         refused.add_note(f"it is at {member}")
@@ -92,16 +99,18 @@ def _culprit(fn, args, kwargs, before):
             return f"argument {name!r}", value
     for name, value in _captured(fn):
         if value is not fn and not _can_be_pickled(value):
-            return f"variable {name!r}, which {fn.__name__} uses,", value
-    return "the call" if _can_be_pickled(fn) else f"function {getattr(fn, '__name__', fn)!r}", None
+            return f"variable {name!r}, which {hints.name_of(fn)} uses,", value
+    return ("the call", None) if _can_be_pickled(fn) else (f"function {hints.name_of(fn)!r}", fn)
 
 
 def _member(value, depth=DEEP):
-    """Where inside a value that cannot be pickled the reason is: `.loader.lock`, `['x'][3]`; or nothing."""
+    """Where inside a value that cannot be pickled the reason is: `.lock`, `['x'][3]`, `, lock in f()`."""
     if isinstance(value, dict):
         members = [(f"[{key!r}]", member) for key, member in value.items()]
     elif isinstance(value, (list, tuple)):
         members = [(f"[{index}]", member) for index, member in enumerate(value)]
+    elif isinstance(value, (FunctionType, MethodType, functools.partial)):
+        members = [(f", {name} in {hints.name_of(value)}()", member) for name, member in _captured(value)]
     else:
         members = [(f".{name}", member) for name, member in getattr(value, "__dict__", {}).items()]
     for name, member in members if depth else ():
@@ -112,18 +121,37 @@ def _member(value, depth=DEEP):
 
 def _named_arguments(fn, args, kwargs):
     try:
-        names = list(inspect.signature(fn).bind(*args, **kwargs).arguments.items())
+        names = list(inspect.signature(fn).bind_partial(*args, **kwargs).arguments.items())
     except (TypeError, ValueError):
         names = [(position, value) for position, value in enumerate(args)] + list(kwargs.items())
     return names
 
 
 def _captured(fn):
-    try:
-        variables = inspect.getclosurevars(fn)
-    except TypeError:
+    """What travels with a function: what it is bound to, its defaults, the variables that it reads."""
+    if isinstance(fn, functools.partial):
+        return [*_named_arguments(fn.func, fn.args, fn.keywords), *_captured(fn.func)]
+    if isinstance(fn, MethodType):
+        return [("self", fn.__self__), *_captured(fn.__func__)]
+    if not isinstance(fn, FunctionType):
         return []
-    return [*variables.nonlocals.items(), *variables.globals.items()]
+    code, defaults = fn.__code__, fn.__defaults__ or ()
+    last = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    cells = zip(code.co_freevars, fn.__closure__ or (), strict=True)
+    return [
+        *zip(last, defaults, strict=True),
+        *(fn.__kwdefaults__ or {}).items(),
+        *((name, value) for name, cell in cells for value in _contents(cell)),
+        *((name, fn.__globals__[name]) for name in private.global_names(code) if name in fn.__globals__),
+    ]
+
+
+def _contents(cell):
+    """What a variable of an enclosing function holds, in a list: nothing, if that has not been set."""
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return []
 
 
 def _can_be_pickled(value):

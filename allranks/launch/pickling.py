@@ -1,16 +1,19 @@
-"""How do functions and classes of a notebook cross between processes? By value: cloudpickle, and five rules.
+"""How do functions and classes of a notebook cross between processes? By value: cloudpickle, and six rules.
 
 - A class that is known where it arrives stays as it is there. (cloudpickle would overwrite the notebook's
   class with the copy that a rank sends back inside a result.)
 - On a rank, what was defined in `__main__` is in `__main__` again: `pickle` finds it there.
 - A function under `functools.cache` travels, without what it has cached.
 - A large array travels as a tensor does: beside the pickle, and mapped into memory.
-- What cloudpickle overlooks travels too: the `__slots__` of a class, and the globals that a class inside a
-  function reads in its own body.
+- What cloudpickle overlooks travels too: the `__slots__` of a class, the globals that a class inside a
+  function reads in its own body, a function under `functools.singledispatch`.
+- To make a class again calls neither its bases' `__init_subclass__` nor a metaclass that wants keywords: both
+  have run where the class was defined.
 
 `torch.save` and `torch.load` take this module for `pickle`.
 """
 
+import abc
 import dis
 import functools
 import inspect
@@ -25,6 +28,7 @@ from allranks import private
 
 LARGE = 1 << 16  # bytes of an array
 CACHED = type(functools.cache(len))
+DISPATCHING = functools.singledispatch(len).__code__  # that all such functions share
 
 load = pickle.load  # torch asks for it, for files of its old format
 
@@ -35,6 +39,8 @@ class Pickler(cloudpickle.Pickler):
             return _cached, (value.__wrapped__, value.cache_parameters())
         if type(value) is functools.cached_property:  # Python 3.11 puts a lock into it
             return functools.cached_property, (value.func,), {"attrname": value.attrname}
+        if isinstance(value, FunctionType) and value.__code__ is DISPATCHING and not _importable(value):
+            return functools.singledispatch, (_undecided,), dict(value.registry), None, None, _register
         if _is_large_array(value):
             import torch
 
@@ -68,7 +74,7 @@ class Unpickler(pickle.Unpickler):
         *_, number, _ = args  # the id that this class has in every process
         if (known := private.known_classes.get(number)) is not None:
             return known
-        made = make(*args)
+        made = _make_skeleton(make, *args) if make is private.make_skeleton else make(*args)
         self.new.add(made)
         return made
 
@@ -80,6 +86,24 @@ class Unpickler(pickle.Unpickler):
             self.main.update(variables)
             variables = self.main
         return private.make_function(code, variables, *args)
+
+
+def _make_skeleton(make, metaclass, name, bases, *rest):
+    """Make a class by cloudpickle's `make`, without the hooks that ran when it was defined."""
+    notebooks = [base for each in bases for base in inspect.getmro(each) if base.__module__ == "__main__"]
+    hooks = {base: vars(base)["__init_subclass__"] for base in notebooks if "__init_subclass__" in vars(base)}
+    for base in hooks:
+        base.__init_subclass__ = classmethod(lambda cls: None)
+    try:
+        return make(metaclass, name, bases, *rest)
+    except TypeError:  # the metaclass may want keywords
+        plain = abc.ABCMeta if issubclass(metaclass, abc.ABCMeta) else type
+        if metaclass is plain:
+            raise
+        return make(functools.partial(plain.__new__, metaclass), name, bases, *rest)
+    finally:
+        for base, hook in hooks.items():
+            base.__init_subclass__ = hook
 
 
 def become_main():
@@ -116,6 +140,17 @@ def _importable(value):
         return operator.attrgetter(value.__qualname__)(module) is value
     except AttributeError:
         return False
+
+
+def _undecided(value):
+    raise NotImplementedError
+
+
+def _register(fn, registry):
+    """Give a function that `functools.singledispatch` has made its implementations, and its name."""
+    for kind, implementation in registry.items():
+        fn.register(kind, implementation)
+    functools.update_wrapper(fn, registry[object])
 
 
 def _cached(fn, parameters):

@@ -7,9 +7,12 @@ vain learns so from its closed connections. A rank that failed stays, connection
 it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
 """
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import io
+import logging
 import multiprocessing
 import os
 import queue
@@ -26,6 +29,7 @@ from allranks import private
 from allranks.launch import bars, carried, keeper, packing, pickling, recorder, stacks
 
 LINGER = 1.0  # seconds
+WRITTEN = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 handlers = {}  # a signal handler that C calls must not be collected
 
@@ -33,6 +37,8 @@ handlers = {}  # a signal handler that C calls must not be collected
 def live(rank, plan, environment, directory, to_keeper, pipes):
     """Be rank `rank` of a world: set up, wait, call the function, send its result, exit."""
     pipe = _keep_one(rank, to_keeper, pipes)
+    private.forget_exit_functions()  # of the fork server
+    atexit.register(logging.shutdown)
     _die_with_the_kernel(rank)
     try:
         _redirect_output(os.path.join(directory, f"output-{rank}"))
@@ -61,6 +67,7 @@ def live(rank, plan, environment, directory, to_keeper, pipes):
         fn, args, kwargs = _load_call(begun.get(), os.path.join(directory, "call"))
         result = _call(fn, args, kwargs)
         packing.save_result(result, os.path.join(directory, f"result-{rank}"))
+        private.run_exit_functions()
         _leave_world(plan)
         digest = recorder.write(record)
         _flush()
@@ -111,7 +118,8 @@ def _report_abort(send):
     """Tell the kernel of a SIGABRT, and stay: gloo aborts one of two ranks whose tensors differ in size."""
 
     def report(number):
-        send(("died", -number))
+        with contextlib.suppress(OSError):  # the function may have closed the pipe
+            send(("died", -number))
         threading.Event().wait()
 
     call_on_abort(report)
@@ -248,7 +256,9 @@ def _leave_world(plan):
 
 
 def _flush():
-    for stream in (sys.stdout, sys.stderr):
+    """Write what is still in buffers: a file that the function left open would lose it."""
+    files = [each for each in gc.get_objects() if isinstance(each, WRITTEN)]  # not those of the fork server
+    for stream in (sys.stdout, sys.stderr, *files):
         with contextlib.suppress(Exception):  # the function may have closed or replaced it
             stream.flush()
     if os.name == "posix":

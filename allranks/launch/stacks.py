@@ -32,6 +32,7 @@ LOST_PEER = re.compile(
 GAVE_UP = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 LIBRARY = os.path.dirname(os.__file__) + os.sep  # Python's own
 PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")  # of Python, of an environment, of a user
+GLOG = re.compile(r"^(\[rank\d+\]:)?\[[IWEF]\d{4} [\d:.]+ \S+:\d+\] ")  # before what torch's C++ checks say
 LONGEST = 10_000  # characters of an exception's message that are kept
 NO_WAIT = re.compile(r"wrapper$|get_|is_|_|<")  # functions of torch.distributed in which nothing waits
 
@@ -47,6 +48,18 @@ class Failure(namedtuple("Failure", "kind message frames more echo")):
 
     @classmethod
     def of(cls, error):
+        try:
+            return cls._in_full(error)
+        except Exception:  # of the reader's own: to ask this exception for its notes or its cause raises too
+            message = ""
+            with contextlib.suppress(Exception):
+                message = _writable(str(error)[:LONGEST])
+            return cls(
+                type(error).__name__, message, _frames(traceback.extract_tb(error.__traceback__)), [], ""
+            )
+
+    @classmethod
+    def _in_full(cls, error):
         told = traceback.TracebackException.from_exception(error)
         cause = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
         more = [f"caused by {_one_line(cause)}"] if cause else []
@@ -55,11 +68,15 @@ class Failure(namedtuple("Failure", "kind message frames more echo")):
         more += [_writable(str(note)) for note in (notes if isinstance(notes, list) else ())]
         return cls(
             type(error).__name__,
-            _writable(str(told)[:LONGEST]),
-            [Frame(frame.filename, frame.lineno, frame.name) for frame in told.stack],
+            GLOG.sub("", _writable(str(told)[:LONGEST])).strip(),
+            _frames(told.stack),
             more,
             _echo(error),
         )
+
+
+def _frames(stack):
+    return [Frame(frame.filename, frame.lineno, frame.name) for frame in stack]
 
 
 def _echo(error):
@@ -127,8 +144,18 @@ def describe(frames):
     mine = [frame for frame in frames if not is_library(frame)]
     waiting = waits_in(frames)
     if not mine:
-        return f"waiting in {waiting}" if waiting else "not yet in your function"
+        return f"waiting in {waiting}" if waiting else _without_a_line(frames)
     return innermost(outside(mine) or mine) + (f", waiting in {waiting}" if waiting else "")
+
+
+def _without_a_line(frames):
+    """Say where a rank stands that is in no line of the reader's: `launch(model, x)` has none."""
+    if not frames:
+        return "gave no answer"
+    calls = [number for number, frame in enumerate(frames) if is_launcher(frame) and frame.name == "_call"]
+    if not calls:
+        return "not yet in your function"
+    return f"in {place(frames[-1])}" if frames[calls[0] + 1 :] else "in your function"
 
 
 def outside(frames):

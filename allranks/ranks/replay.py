@@ -59,7 +59,7 @@ class Replay:
             self.code = compile(prepared(self.source), LABEL, "exec")
         except SyntaxError as error:
             place = ((line_of(error), ""),)
-            told = f"this is no Python{at(place)}"
+            told = f"this is not Python{at(place)}"
             self.failure = Failure("SyntaxError", str(error.args[0]), [], told, place=place)
             return
         kernel = Script(self.library.tape())

@@ -9,6 +9,8 @@
   const LIMIT = 5000; // ms that a program may take; one that takes longer is run again, watched, to name its line
   const LONGEST = 3_000_000; // characters of an answer
   const phone = matchMedia("(max-width: 560px)");
+  const touched = matchMedia("(pointer: coarse)");
+  const STRAIGHT = { "“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "‚": "'" };
   const place = `${root.dataset.content_root}_static/explorers`;
   const FROM_A_LINK = "This program came with a link. Read it first; Run runs it.";
 
@@ -207,6 +209,19 @@
         insert(`\n${before.match(/^ */)[0]}${/:\s*(#.*)?$/.test(before) ? "    " : ""}`);
       } else if (event.key === "Tab" && !event.shiftKey && !left) { event.preventDefault(); insert("    "); }
     });
+    area.addEventListener("beforeinput", (event) => {
+      if (event.isComposing) return;
+      const end = area.selectionStart;
+      const before = area.value.slice(0, end).split("\n").pop();
+      if (event.inputType === "deleteContentBackward" && end === area.selectionEnd && /^ {2,}$/.test(before)) {
+        event.preventDefault(); // a phone has no Shift+Tab: one key takes back one step of indentation
+        area.setSelectionRange(end - (before.length % 4 || 4), end);
+        document.execCommand("delete");
+      } else if (touched.matches && /[“”„‘’‚]/.test(event.data ?? "")) { // a phone's keyboard makes them of " and '
+        event.preventDefault();
+        insert(event.data.replace(/[“”„‘’‚]/g, (quote) => STRAIGHT[quote]));
+      }
+    });
     paint();
     return { area, paint };
   }
@@ -253,6 +268,7 @@
       by("figcaption").textContent = told.text;
       if (told.lines.length && told.failure) open();
       figure.classList.toggle("ar-step", !told.failure);
+      area.parentElement.scrollLeft = 0; // a failure names a line by its number
       paint(told.lines);
     }
 
@@ -285,9 +301,10 @@
         }));
       } catch (error) {
         end();
-        const late = error instanceof Late;
+        const last = error.message.trim().split("\n").pop(); // of a traceback
+        const late = error instanceof Late || last.startsWith("KeyboardInterrupt");
         by(".ar-printed").textContent = ""; // that of an earlier run
-        by(".ar-failure").textContent = late ? "The program was stopped: it runs on and on." : `This could not be run: ${error.message}.`;
+        by(".ar-failure").textContent = late ? "The program was stopped: it runs on and on." : `This could not be run: ${last}.`;
       }
       figure.removeAttribute("aria-busy");
       running = false;

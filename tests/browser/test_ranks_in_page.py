@@ -253,6 +253,40 @@ def test_it_works_from_a_disk_and_on_a_phone(site, open_page, browser):
     page.close()
 
 
+def test_a_phone_can_take_back_an_indentation_and_type_quotes(site, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page.goto((Path(site) / RANKS).as_uri())
+    area = page.locator("#ranks-swap textarea")
+    area.fill("def f():\n    if f:\n        x")
+    area.press("End")
+    area.press("Enter")
+    area.press("Backspace")
+    page.keyboard.insert_text("print(“it’s”, ‘me’)")
+    assert area.input_value() == "def f():\n    if f:\n        x\n    print(\"it's\", 'me')"
+    area.press("Backspace")
+    area.press("Backspace")
+    assert area.input_value().endswith("\n    print(\"it's\", 'me")  # elsewhere it takes back a letter
+    page.close()
+
+
+def test_after_a_run_the_numbers_of_the_lines_are_in_view(site, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page.goto((Path(site) / RANKS).as_uri())
+    code = page.locator("#ranks-swap .ar-code")
+    page.locator("#ranks-swap textarea").fill("x = 1\n1 / 0  # " + "a long line " * 10)
+    code.evaluate("(code) => { code.scrollLeft = 200; }")
+    failure = run(page, "swap")[1]
+    assert failure.startswith("ZeroDivisionError") and failure.endswith("(line 2)")
+    assert code.evaluate("(code) => code.scrollLeft") == 0
+    page.close()
+
+
+def test_a_program_that_is_stopped_before_it_begins_shows_no_traceback(visit):
+    page = visit.page
+    assert run(page, "swap", "# é" + "a" * 150_000)[1] == "The program was stopped: it runs on and on."
+    page.locator("#ranks-swap [data-do=reset]").click()
+
+
 def test_without_scripts_the_first_picture_and_its_words_stay(address, browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

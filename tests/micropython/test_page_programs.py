@@ -241,7 +241,7 @@ def test_the_rules_of_nccl_are_refused(ask):
 
 def test_what_is_no_python_is_named_with_its_line(ask):
     told = ask(**program("x = 1\ndef f(:\n    pass"))
-    assert told["failure"] == "this is no Python (line 2)" and told["lines"][0][0] == 2
+    assert told["failure"] == "this is not Python (line 2)" and told["lines"][0][0] == 2
 
 
 def test_a_rank_that_calls_itself_for_ever_is_stopped(ask):

@@ -56,3 +56,22 @@ def test_the_page_gives_the_stored_output(pythons, notebook, index):
     for python in pythons:
         told = python.ask(**question(program(all_cells, index).source))
         assert (told["printed"], told["exception"]) == expected, told["failure"]
+
+
+def test_an_exercise_has_the_helpers_that_its_text_names():
+    texts = ["{exercise-start}\nLook with `look`.\n{exercise-end}", "{solution-start}\nWith `look`."]
+    code = ["def look(f):\n    return f()", "def f():\n    pass\ncheck.a.b(f)"]
+    cells = [
+        {"id": str(i), "cell_type": kind, "metadata": {}, "source": [source]}
+        for i, (kind, source) in enumerate(
+            [
+                ("code", code[0]),
+                ("markdown", texts[0]),
+                ("code", code[1]),
+                ("markdown", texts[1]),
+                ("code", code[1]),
+            ]
+        )
+    ]
+    assert program(cells, 2).source == f"{code[0]}\n\n\n{code[1]}"
+    assert program(cells, 4).source == code[1]

@@ -1,12 +1,14 @@
 """Which program is a cell? The cell, and before it what earlier cells define of the names that it uses.
 
 A page without a kernel has no names from earlier cells: its reader sees, edits and runs the whole program.
+Of an exercise, the program also has the helpers that its text names, as in "look at it with `try_out`".
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import symtable
 from collections import namedtuple
 from itertools import pairwise
@@ -32,7 +34,7 @@ def programs(notebook: Path) -> dict[int, Program]:
 def program(cells: list[dict], index: int) -> Program:
     """The program of the cell at `index`, tagged or not."""
     own = "".join(cells[index]["source"])
-    needed, taken, is_whole = free(own), [], True
+    needed, taken, is_whole = free(own) | told_of(cells[:index]), [], True
     earlier = [(i, each) for i, each in enumerate(cells[:index]) if each["cell_type"] == "code"]
     for i, each in reversed(earlier):
         source = "".join(each["source"])
@@ -52,6 +54,16 @@ def program(cells: list[dict], index: int) -> Program:
     source = f"{source}\n\n\n{own}" if parts else own
     stops = "raises-exception" in cells[index]["metadata"].get("tags", [])
     return Program(cells[index]["id"], source, is_whole, stops)
+
+
+def told_of(cells: list[dict]) -> set[str]:
+    """The names in `code` of the exercise whose text is the last of these cells."""
+    text = "".join(cells[-1]["source"]) if cells and cells[-1]["cell_type"] == "markdown" else ""
+    return (
+        set(re.findall(r"`(\w+)`", text.rpartition("{exercise-start}")[2]))
+        if "{exercise-start}" in text
+        else set()
+    )
 
 
 def defined(node: ast.stmt) -> set[str]:

@@ -86,10 +86,11 @@ def figure_html(program: Program, page: str) -> str:
     printed = html.escape(wide["printed"]) if program.is_whole else ""  # else it stands above, in the cell
     lines = "".join(f"<li>{html.escape(line)}</li>" for line in wide["ranks"]) if shown else ""
     kind = "ar-ranks ar-whole" if program.is_whole else "ar-ranks"
+    write_here = "Change the text above, then press Run. " if program.is_whole else ""
     return (
         f'<figure class="{kind}" id="ranks-{program.name}" data-program="{program.name}">'
         f"{editor_html(program)}{bar_html(program.name)}"
-        '<div class="ar-honest">Simulated ranks: this page’s own torch. '
+        f'<div class="ar-honest">{write_here}Simulated ranks: this page’s own torch. '
         "The notebook runs the same text on real processes.</div>"
         f'<div class="ar-told" aria-live="polite"><div class="ar-failure">{failure}</div>'
         '<pre class="ar-printed" tabindex="0" role="group" aria-label="What the program printed">'
