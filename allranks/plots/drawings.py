@@ -13,10 +13,13 @@ PARTS = ("forward", "backward-input", "backward-weight", "comm")
 KINDS = {  # of a stretch of time: its colour
     "forward": "forward",
     "backward": "backward-input",
+    "input gradient": "backward-input",
+    "weight gradient": "backward-weight",
     "step": "backward-weight",
     "communicate": "comm",
     "idle": "idle",
 }
+PASSES = {"F": "forward", "BW": "backward", "B": "input gradient", "W": "weight gradient"}
 STRIPED = ("backward-input", "backward-weight", "comm")
 
 
@@ -92,6 +95,7 @@ def streams(panels, unit):
     """Draw what is busy when; `panels` maps a heading to {lane: [(start, end, kind, words)]}.
 
     kind: of `KINDS`. All panels have one axis of time, in `unit`; words that do not fit are left out.
+    A fifth item that is true draws a line below the stretch.
     """
     stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
     end = max(stop for _, stop, *_ in stretches)
@@ -105,9 +109,11 @@ def streams(panels, unit):
                 text(left - 8, y + 17, label, "end", 12),
                 line(left, y + 24, left + end * scale, y + 24, "grid"),
             ]
-            for start, stop, kind, words in lane:
+            for start, stop, kind, words, *underlined in lane:
                 at = left + start * scale, y, (stop - start) * scale
                 marks += _stretch(*at, KINDS[kind], words, name)
+                if any(underlined):
+                    marks.append(line(at[0], y + 24, at[0] + at[2] - 1, y + 24, "ink", 3))
             y += 27
         y += 4
     step = next(one * 10**ten for ten in range(-3, 9) for one in (1, 2, 5) if end / (one * 10**ten) <= 8)
@@ -118,8 +124,24 @@ def streams(panels, unit):
         line(left, y, left + end * scale, y),
         text(left + end * scale, y + 32, unit, "end", 12, "ink-soft"),
     ]
-    kinds = [kind for kind in KINDS if any(kind == one[2] for one in stretches)]
-    return _drawing(*_with_legend(y + 38, kinds, KINDS, name), marks)
+    kinds, colours = [kind for kind in KINDS if any(kind == one[2] for one in stretches)], {}
+    for colour in dict.fromkeys(KINDS[kind] for kind in kinds):
+        colours[", ".join(kind for kind in kinds if KINDS[kind] == colour)] = colour
+    return _drawing(*_with_legend(y + 38, list(colours), colours, name), marks)
+
+
+def passes(panels, unit):
+    """Draw when each rank runs what; `panels` maps a heading to the slots of a simulated schedule.
+
+    A box carries the number of its micro-batch. A line below it marks a later stage of the same rank.
+    """
+    drawn = {}
+    for heading, slots in panels.items():
+        ranks = 1 + max(slot.rank for slot in slots)
+        drawn[heading] = lanes = {f"rank {rank}": [] for rank in range(ranks)}
+        for rank, (kind, microbatch, stage), start, end in slots:
+            lanes[f"rank {rank}"].append((start, end, PASSES[kind], microbatch, stage >= ranks))
+    return streams(drawn, unit)
 
 
 def _stretch(x, y, wide, colour, words, name):

@@ -371,6 +371,17 @@ def test_streams_put_what_happens_at_its_time():
     )
 
 
+def test_passes_stand_on_their_rank_and_a_later_stage_of_it_is_underlined():
+    plain, v = (
+        plots.passes({"": simulate(make(2, 1)).slots}, "units") for make in (schedules.zb_h1, schedules.zb_v)
+    )
+    (first, second), (half, *_) = (
+        [each for each in rectangles(d, "--ar-forward") if each[3] == 20] for d in (plain, v)
+    )
+    assert first[:2] < second[:2] and first[2] + 1 == pytest.approx(2 * (half[2] + 1), abs=0.2)
+    assert (plain.svg.count("stroke-width:3"), v.svg.count("stroke-width:3")) == (0, 6)
+
+
 def test_holders_fill_what_a_rank_holds_and_leave_partial_sums_hollow():
     top, none = [[1, 1], [0, 0]], [[0, 0], [0, 0]]
     drawing = plots.holders([("rows", "", [top, none]), ("", "", "all-gather"), ("sum", "", [[[0.5]], none])])
