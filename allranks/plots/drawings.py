@@ -6,7 +6,9 @@ A drawing is 480 pixels wide: a phone shows it at three quarters of its size, an
 import itertools
 from zlib import crc32
 
+from allranks.explorers.svg import bars as strokes
 from allranks.explorers.svg import block, hatches, legend, line, number, path, picture, rectangle, text
+from allranks.explorers.svg import colour as shade
 
 WIDTH = 480
 PARTS = ("forward", "backward-input", "backward-weight", "comm")
@@ -95,8 +97,12 @@ def streams(panels, unit):
     """Draw what is busy when; `panels` maps a heading to {lane: [(start, end, kind, words)]}.
 
     kind: of `KINDS`. All panels have one axis of time, in `unit`; words that do not fit are left out.
-    A fifth item that is true draws a line below the stretch.
     """
+    return _over_time(panels, unit, _stretches)
+
+
+def _over_time(panels, unit, draw):
+    """Lanes over one axis of time; `draw` makes the marks of a lane."""
     stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
     end = max(stop for _, stop, *_ in stretches)
     left = 14 + 7.2 * max(len(label) for lanes in panels.values() for label in lanes)
@@ -109,11 +115,7 @@ def streams(panels, unit):
                 text(left - 8, y + 17, label, "end", 12),
                 line(left, y + 24, left + end * scale, y + 24, "grid"),
             ]
-            for start, stop, kind, words, *underlined in lane:
-                at = left + start * scale, y, (stop - start) * scale
-                marks += _stretch(*at, KINDS[kind], words, name)
-                if any(underlined):
-                    marks.append(line(at[0], y + 24, at[0] + at[2] - 1, y + 24, "ink", 3))
+            marks += draw(lane, left, scale, y, name)
             y += 27
         y += 4
     step = next(one * 10**ten for ten in range(-3, 9) for one in (1, 2, 5) if end / (one * 10**ten) <= 8)
@@ -141,15 +143,34 @@ def passes(panels, unit):
         drawn[heading] = lanes = {f"rank {rank}": [] for rank in range(ranks)}
         for rank, (kind, microbatch, stage), start, end in slots:
             lanes[f"rank {rank}"].append((start, end, PASSES[kind], microbatch, stage >= ranks))
-    return streams(drawn, unit)
+    return _over_time(drawn, unit, _boxes)
 
 
-def _stretch(x, y, wide, colour, words, name):
-    marks = [block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None)]
-    if 0 < 7 * len(str(words)) < wide:
-        ink = "ink" if colour == "idle" else "paper"
-        marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
+def _stretches(lane, left, scale, y, name):
+    marks = []
+    for start, stop, kind, words in lane:
+        x, wide, colour = left + start * scale, (stop - start) * scale, KINDS[kind]
+        marks.append(block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None))
+        if 0 < 7 * len(str(words)) < wide:
+            ink = "ink" if colour == "idle" else "paper"
+            marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
     return marks
+
+
+def _boxes(lane, left, scale, y, name):
+    """Many boxes in few marks: a path for each colour, one for the lines below, and one group of numbers."""
+    paths, below, numbers = {}, [], []
+    for start, stop, kind, microbatch, later in lane:
+        x, wide = left + start * scale, (stop - start) * scale
+        long = f"h{round(10 * wide) - 10}"
+        paths.setdefault(KINDS[kind], []).append(f"M{round(10 * x)} {10 * y + 130}{long}")
+        if later:
+            below.append(f"M{round(10 * x)} {10 * y + 240}{long}")
+        if 7 * len(str(microbatch)) < wide:
+            numbers.append(f'<text x="{number(x + wide / 2)}" y="{y + 17}">{microbatch}</text>')
+    marks = [strokes(bar, 20, colour, name if colour in STRIPED else None) for colour, bar in paths.items()]
+    look = f'font-size="11" font-weight="600" text-anchor="middle" style="fill:{shade("paper")}"'
+    return [*marks, *([strokes(below, 3, "ink")] if below else []), f"<g {look}>{''.join(numbers)}</g>"]
 
 
 # ---- who holds what ----
