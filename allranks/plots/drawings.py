@@ -166,7 +166,7 @@ def _boxes(lane, left, scale, y, name):
         paths.setdefault(KINDS[kind], []).append(f"M{round(10 * x)} {10 * y + 130}{long}")
         if later:
             below.append(f"M{round(10 * x)} {10 * y + 240}{long}")
-        if 7 * len(str(microbatch)) < wide:
+        if 8 * len(str(microbatch)) < wide:
             numbers.append(f'<text x="{number(x + wide / 2)}" y="{y + 17}">{microbatch}</text>')
     marks = [strokes(bar, 20, colour, name if colour in STRIPED else None) for colour, bar in paths.items()]
     look = f'font-size="11" font-weight="600" text-anchor="middle" style="fill:{shade("paper")}"'
