@@ -22,7 +22,7 @@ from allranks.plots.curves import (
 )
 from allranks.plots.diagrams import letters
 from allranks.plots.dots import published_runs
-from allranks.plots.drawings import bars, holders, streams
+from allranks.plots.drawings import bars, holders, passes, streams
 from allranks.plots.graphs import blocks, cuts, networks, owned, rank_groups, who_sends_to_whom
 from allranks.plots.recorded import attempts, traces
 from allranks.plots.samples import pictures
@@ -75,6 +75,7 @@ __all__ = [
     "owned",
     "parts",
     "parts_by_model",
+    "passes",
     "percentages",
     "pictures",
     "published_runs",

@@ -6,17 +6,22 @@ A drawing is 480 pixels wide: a phone shows it at three quarters of its size, an
 import itertools
 from zlib import crc32
 
+from allranks.explorers.svg import bars as strokes
 from allranks.explorers.svg import block, hatches, legend, line, number, path, picture, rectangle, text
+from allranks.explorers.svg import colour as shade
 
 WIDTH = 480
 PARTS = ("forward", "backward-input", "backward-weight", "comm")
 KINDS = {  # of a stretch of time: its colour
     "forward": "forward",
     "backward": "backward-input",
+    "input gradient": "backward-input",
+    "weight gradient": "backward-weight",
     "step": "backward-weight",
     "communicate": "comm",
     "idle": "idle",
 }
+PASSES = {"F": "forward", "BW": "backward", "B": "input gradient", "W": "weight gradient"}
 STRIPED = ("backward-input", "backward-weight", "comm")
 
 
@@ -93,6 +98,11 @@ def streams(panels, unit):
 
     kind: of `KINDS`. All panels have one axis of time, in `unit`; words that do not fit are left out.
     """
+    return _over_time(panels, unit, _stretches)
+
+
+def _over_time(panels, unit, draw):
+    """Lanes over one axis of time; `draw` makes the marks of a lane."""
     stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
     end = max(stop for _, stop, *_ in stretches)
     left = 14 + 7.2 * max(len(label) for lanes in panels.values() for label in lanes)
@@ -105,9 +115,7 @@ def streams(panels, unit):
                 text(left - 8, y + 17, label, "end", 12),
                 line(left, y + 24, left + end * scale, y + 24, "grid"),
             ]
-            for start, stop, kind, words in lane:
-                at = left + start * scale, y, (stop - start) * scale
-                marks += _stretch(*at, KINDS[kind], words, name)
+            marks += draw(lane, left, scale, y, name)
             y += 27
         y += 4
     step = next(one * 10**ten for ten in range(-3, 9) for one in (1, 2, 5) if end / (one * 10**ten) <= 8)
@@ -118,16 +126,51 @@ def streams(panels, unit):
         line(left, y, left + end * scale, y),
         text(left + end * scale, y + 32, unit, "end", 12, "ink-soft"),
     ]
-    kinds = [kind for kind in KINDS if any(kind == one[2] for one in stretches)]
-    return _drawing(*_with_legend(y + 38, kinds, KINDS, name), marks)
+    kinds, colours = [kind for kind in KINDS if any(kind == one[2] for one in stretches)], {}
+    for colour in dict.fromkeys(KINDS[kind] for kind in kinds):
+        colours[", ".join(kind for kind in kinds if KINDS[kind] == colour)] = colour
+    return _drawing(*_with_legend(y + 38, list(colours), colours, name), marks)
 
 
-def _stretch(x, y, wide, colour, words, name):
-    marks = [block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None)]
-    if 0 < 7 * len(str(words)) < wide:
-        ink = "ink" if colour == "idle" else "paper"
-        marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
+def passes(panels, unit):
+    """Draw when each rank runs what; `panels` maps a heading to the slots of a simulated schedule.
+
+    A box carries the number of its micro-batch. A line below it marks a later stage of the same rank.
+    """
+    drawn = {}
+    for heading, slots in panels.items():
+        ranks = 1 + max(slot.rank for slot in slots)
+        drawn[heading] = lanes = {f"rank {rank}": [] for rank in range(ranks)}
+        for rank, (kind, microbatch, stage), start, end in slots:
+            lanes[f"rank {rank}"].append((start, end, PASSES[kind], microbatch, stage >= ranks))
+    return _over_time(drawn, unit, _boxes)
+
+
+def _stretches(lane, left, scale, y, name):
+    marks = []
+    for start, stop, kind, words in lane:
+        x, wide, colour = left + start * scale, (stop - start) * scale, KINDS[kind]
+        marks.append(block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None))
+        if 0 < 7 * len(str(words)) < wide:
+            ink = "ink" if colour == "idle" else "paper"
+            marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
     return marks
+
+
+def _boxes(lane, left, scale, y, name):
+    """Many boxes in few marks: a path for each colour, one for the lines below, and one group of numbers."""
+    paths, below, numbers = {}, [], []
+    for start, stop, kind, microbatch, later in lane:
+        x, wide = left + start * scale, (stop - start) * scale
+        long = f"h{round(10 * wide) - 10}"
+        paths.setdefault(KINDS[kind], []).append(f"M{round(10 * x)} {10 * y + 130}{long}")
+        if later:
+            below.append(f"M{round(10 * x)} {10 * y + 240}{long}")
+        if 8 * len(str(microbatch)) < wide:
+            numbers.append(f'<text x="{number(x + wide / 2)}" y="{y + 17}">{microbatch}</text>')
+    marks = [strokes(bar, 20, colour, name if colour in STRIPED else None) for colour, bar in paths.items()]
+    look = f'font-size="11" font-weight="600" text-anchor="middle" style="fill:{shade("paper")}"'
+    return [*marks, *([strokes(below, 3, "ink")] if below else []), f"<g {look}>{''.join(numbers)}</g>"]
 
 
 # ---- who holds what ----

@@ -371,6 +371,18 @@ def test_streams_put_what_happens_at_its_time():
     )
 
 
+def test_passes_stand_at_their_time_and_a_later_stage_of_a_rank_is_underlined():
+    plain, v = (
+        plots.passes({"": simulate(make(2, 1)).slots}, "units") for make in (schedules.zb_h1, schedules.zb_v)
+    )
+    boxes = [re.findall(r'd="M(\d+) (\d+)h(\d+)"', drawing.svg) for drawing in (plain, v)]
+    (x, y, wide), (later, below, same) = [tuple(map(int, boxes[0][i])) for i in (0, 3)]  # forwards of 2 ranks
+    assert wide == same and y < below and later == pytest.approx(x + wide + 10, abs=1)
+    lines = [drawing.svg.count("stroke-width:30;") for drawing in (plain, v)]
+    assert lines == [0, 2], "the two halves of a V are on the same ranks"
+    assert ">0</text>" in plain.svg
+
+
 def test_holders_fill_what_a_rank_holds_and_leave_partial_sums_hollow():
     top, none = [[1, 1], [0, 0]], [[0, 0], [0, 0]]
     drawing = plots.holders([("rows", "", [top, none]), ("", "", "all-gather"), ("sum", "", [[[0.5]], none])])
