@@ -216,6 +216,21 @@ def test_nbgrader_gets_no_lab_without_solutions(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)
+def test_otter_gets_a_test_of_one_point_for_each_task(path, tmp_path, capsys):
+    assert main(["otter", str(path), "--out", str(tmp_path)]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    assert folder == tmp_path / path.stem.removesuffix("_solved") / "tests"
+    tasks = runner.tasks_of(reading.read(path))
+    for number, (title, check, names) in enumerate(tasks, 1):
+        source = (folder / f"task_{number}.py").read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        assert f".{check.__name__}.__wrapped__" in source and "points = 1" in source
+        constants = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        assert {title, *names} <= constants
+    assert len(list(folder.iterdir())) == len(tasks)
+
+
+@pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)
 def test_without_the_milestone_the_checks_name_the_functions(path):
     submission = reading.read(path)
     expected = [names for *_, names in runner.tasks_of(submission)]
