@@ -20,9 +20,11 @@ def main(arguments=None):
     grade.add_argument("--out", type=Path, default=Path("marks"), help="the folder to write to (marks)")
     grade.add_argument("--workers", type=_positive(int), default=None, help="at a time (cores + 1)")
     grade.add_argument("--seed", type=int, help="of inputs and weights, to grade again alike (in marks.json)")
-    export = commands.add_parser("nbgrader", help="solved labs as assignments that nbgrader can generate")
-    export.add_argument("notebooks", nargs="+", type=Path, metavar="SOLVED", help="a solved lab")
-    export.add_argument("--out", type=Path, default=Path(), help="the course's folder (.)")
+    nbgrader = commands.add_parser("nbgrader", help="solved labs as assignments that nbgrader can generate")
+    otter = commands.add_parser("otter", help="the tests of solved labs, from which Otter makes a grader")
+    for export in (nbgrader, otter):
+        export.add_argument("notebooks", nargs="+", type=Path, metavar="SOLVED", help="a solved lab")
+        export.add_argument("--out", type=Path, default=Path(), help="the course's folder (.)")
     submit = commands.add_parser("submit", help="what the grader says of a lab, and the file to hand in")
     submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
     stuck = commands.add_parser("hang", help="who is to blame, by the flight recorder's dumps of all ranks")
@@ -34,8 +36,8 @@ def main(arguments=None):
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, one a rank, or a folder of them")
     trace.add_argument("--out", type=Path, metavar="FILE", help="write one trace of all ranks, for Perfetto")
     options = parser.parse_args(arguments)
-    commands = {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace, "nbgrader": _nbgrader}
-    return commands[options.command](options)
+    commands = {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace}
+    return commands.get(options.command, _export)(options)
 
 
 def _trace(options):
@@ -71,13 +73,14 @@ def _grade(options):
     return 1 if failed or not records else 0
 
 
-def _nbgrader(options):
-    from allranks.grading import nbgrader
+def _export(options):
+    from allranks.grading import nbgrader, otter, reading
 
+    export = {"nbgrader": nbgrader, "otter": otter}[options.command].export
     for path in options.notebooks:
         try:
-            print(nbgrader.export(path, options.out))
-        except (OSError, ValueError) as refusal:
+            print(export(path, options.out))
+        except (OSError, ValueError, reading.NotGradable) as refusal:
             print(f"{path}: {refusal}", file=sys.stderr)
             return 2
     return 0

@@ -49,6 +49,8 @@ INPUTS = {  # a group of tests → the files that they look at
         "allranks/check/**/*.py",
         "notebooks/labs/*.ipynb",
         "tests/tools/test_grading.py",
+        "tests/check/test_hidden_cases.py",
+        "tests/check/answers/**/*.yaml",
     ),
     "ray": (
         "allranks/launch/**/*.py",

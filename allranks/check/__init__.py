@@ -12,6 +12,7 @@ import re
 
 import torch
 
+from allranks.check import passed
 from allranks.launch import LaunchError
 
 CELL = re.compile(r"Cell In\[\d+\], ")
@@ -25,7 +26,10 @@ def exercise(test):
 
     @functools.wraps(test)
     def check(*answers):
-        print(verdict(test, *answers))
+        line = verdict(test, *answers)
+        if line.startswith("✓"):
+            passed.note(test, answers)
+        print(line)
 
     return check
 

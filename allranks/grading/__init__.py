@@ -8,4 +8,6 @@
 | runner     | runner     | calls the checks; never runs a line of the submission            |
 | preloaded  | runner     | the process that its ranks are forked from                       |
 | answers    | ranks      | a submission's function, run where a check calls it              |
+| nbgrader   | exporting  | a solved lab as an assignment of nbgrader                        |
+| otter      | exporting  | a lab's tasks as tests of Otter                                  |
 """

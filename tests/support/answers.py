@@ -24,6 +24,11 @@ def tasks(lab):
     return sorted(file.stem for file in (ANSWERS / lab).glob("*.yaml"))
 
 
+def read(lab, task):
+    """What the file of a task says."""
+    return yaml.safe_load((ANSWERS / lab / f"{task}.yaml").read_text(encoding="utf-8"))
+
+
 def of_task(lab, task, slug, names, apart=False):
     """Yield (name, functions, expected part of the line, whether the ranks fail) of every answer to a task.
 
@@ -31,17 +36,17 @@ def of_task(lab, task, slug, names, apart=False):
     solved notebook `slug` defines. On a rank, what answers define is in one `__main__`, where functions that
     call each other would meet those of another answer in the same world; `apart` gives each a module.
     """
-    read = yaml.safe_load((ANSWERS / lab / f"{task}.yaml").read_text(encoding="utf-8"))
-    known, fails = solved.answers(slug), read.get("fails", ())
+    study = read(lab, task)
+    known, fails = solved.answers(slug), study.get("fails", ())
     says = {}
-    for one, other in read.get("says", {}).items():
+    for one, other in study.get("says", {}).items():
         says |= dict.fromkeys(other, one) if isinstance(other, list) else {one: other}
-    first = next(iter(read["right"].values()))
-    for name, source in read["right"].items():
-        yield name, _functions(source, f"<{task}, {name}>", known, names, apart), "✓", False
-    for name, answer in read["wrong"].items():
+    first = next(iter(study["right"].values()))
+    for name, source in study["right"].items():
+        yield name, defined(source, f"<{task}, {name}>", known, names, apart), "✓", False
+    for name, answer in study["wrong"].items():
         source = answer if isinstance(answer, str) else edited(first, answer, f"{task}, {name}")
-        functions = _functions(source, f"<{task}, {name}>", known, names, apart)
+        functions = defined(source, f"<{task}, {name}>", known, names, apart)
         yield name, functions, says.get(name, "✗"), name in fails
 
 
@@ -53,7 +58,7 @@ def edited(source, edits, what):
     return source
 
 
-def _functions(source, file, known, names, apart):
+def defined(source, file, known, names, apart):
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     namespace = known | ({"__name__": file} if apart else {})
     exec(compile(source, file, "exec"), namespace)

@@ -180,6 +180,14 @@ def test_what_is_handed_in_has_no_outputs_and_is_graded_alike(tmp_path):
     assert reading.read(handed_in)["cells"] == reading.read(path)["cells"]
 
 
+def test_the_lecturers_page_says_how_many_points_its_example_has():
+    page = (LABS.parents[1] / "book" / "instructors.md").read_text(encoding="utf-8")
+    slug, points = re.search(
+        r"allranks grade notebooks/labs/(\w+)\.ipynb` has to print \*(\d+) of \2\*", page
+    ).groups()
+    assert len(runner.tasks_of(reading.read(LABS / f"{slug}.ipynb"))) == int(points)
+
+
 def test_there_is_a_notebook_for_every_lab():
     assert {reading.read(path)["lab"] for path in LABS.glob("*.ipynb")} == set(reading.labs())
 
@@ -213,6 +221,21 @@ def test_nbgrader_gets_a_point_for_each_task_and_the_solutions_of_all(path, tmp_
 def test_nbgrader_gets_no_lab_without_solutions(tmp_path, capsys):
     assert main(["nbgrader", str(LABS / "fsdp.ipynb"), "--out", str(tmp_path)]) == 2
     assert "give a solved lab" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)
+def test_otter_gets_a_test_of_one_point_for_each_task(path, tmp_path, capsys):
+    assert main(["otter", str(path), "--out", str(tmp_path)]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    assert folder == tmp_path / path.stem.removesuffix("_solved") / "tests"
+    tasks = runner.tasks_of(reading.read(path))
+    for number, (title, check, names) in enumerate(tasks, 1):
+        source = (folder / f"task_{number}.py").read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        assert f".{check.__name__}.__wrapped__" in source and "points = 1" in source
+        constants = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        assert {title, *names} <= constants
+    assert len(list(folder.iterdir())) == len(tasks)
 
 
 @pytest.mark.parametrize("path", sorted(LABS.glob("*_solved.ipynb")), ids=lambda path: path.stem)

@@ -10,7 +10,7 @@ from torch.utils.data import DistributedSampler
 
 from allranks.check import exercise
 from allranks.check.lab_02.common import device_of_rank, is_close, new_gpt, plain, weights_of
-from allranks.check.labs import all_on_ranks, are_close, digits, is_tensor, is_written, on_ranks
+from allranks.check.labs import all_on_ranks, are_close, digits, hidden, is_tensor, is_written, on_ranks
 from allranks.model import GPT, loss_of
 from allranks.trace import trace
 
@@ -46,7 +46,8 @@ def train_step(answer):
         dist.barrier()
         return results
 
-    for world_size, rows, micro_batches in ((2, 7, 3), (3, 5, 2), (4, 3, 1)):
+    more = hidden(lambda draw: [(2, draw.randrange(8, 15), draw.choice((3, 4, 5)))])
+    for world_size, rows, micro_batches in ((2, 7, 3), (3, 5, 2), (4, 3, 1), *more):
         parts = ", ".join(str(len(part)) for part in torch.empty(rows).tensor_split(micro_batches))
         case = f"With {rows} rows a rank on {world_size} ranks, in micro-batches of {parts}"
         model = new_gpt(21)
@@ -144,7 +145,9 @@ def evaluate(answer):
         "Ranks may have different numbers of batches, so no batch may need a collective. "
         "Calling the DDP model broadcasts rank 0's buffers; calling model.module does not."
     )
-    for world_size, count, batch_size, training in ((2, 7, 3, True), (3, 13, 2, False), (4, 3, 2, True)):
+    more = hidden(lambda draw: [(draw.choice((2, 3)), draw.randrange(14, 31), draw.randrange(4, 8), True)])
+    cases = (2, 7, 3, True), (3, 13, 2, False), (4, 3, 2, True), *more
+    for world_size, count, batch_size, training in cases:
         with torch.no_grad():
             model = new_gpt(22)
             own = torch.stack([loss_of(model, row[None]) for row in examples[:count]])

@@ -1,6 +1,7 @@
 """The trainer: stopped on some ranks, resumed on others, equal to one process that never stopped."""
 
 import contextlib
+import functools
 import os
 import tempfile
 from pathlib import Path
@@ -12,10 +13,12 @@ from torch.utils.data import DataLoader, DistributedSampler
 from allranks.check import exercise
 from allranks.check.lab_02.common import RATE, device_of_rank, new_gpt, quoted
 from allranks.check.lab_02.saving import saved_otherwise
-from allranks.check.labs import digits, is_written, on_ranks
+from allranks.check.labs import digits, drawn, is_written, on_ranks
 from allranks.launch import LaunchError
 from allranks.model import loss_of
 
+BATCH_SIZE = 12
+OPTIONS = {"lr": RATE, "betas": (0.8, 0.95), "weight_decay": 0.3}  # those of no optimizer but ours
 LEFTOVER = "rank 1 loads a checkpoint that rank 0 does not have"
 
 
@@ -120,16 +123,30 @@ def agree(values, expected):
     return len(values) == len(expected) and all(abs(a / b - 1) < 1e-4 for a, b in zip(values, expected))
 
 
+def _data():
+    """What the model learns from, and what is held out."""
+    return digits()[700:741], digits()[800:837]
+
+
+@functools.cache
+def _serial(order, draw):
+    """The losses and scores of one process whose epochs have the batches of the epochs in `order`."""
+    (data, held_out), model = _data(), new_gpt(24)
+    optimizer = torch.optim.AdamW(model.parameters(), **OPTIONS)
+    epochs = [_global_batches(data, BATCH_SIZE, epoch) for epoch in order]
+    return trained_serially(model, optimizer, epochs, held_out)
+
+
 @exercise
 def fit(answer):
     """`answer(model, optimizer, loader, held_out, epochs, micro_batches, path)`: (losses, scores)."""
     is_written(answer)
-    data, held_out, batch_size, steps = digits()[700:741], digits()[800:837], 12, 3
-    options = {"lr": RATE, "betas": (0.8, 0.95), "weight_decay": 0.3}  # those of no optimizer but ours
+    data, held_out = _data()
+    batch_size, steps = BATCH_SIZE, 3
 
     def on_rank(path, epochs, leftover=None, late=False):
         model = new_gpt(24 + dist.get_rank()).to(device_of_rank())
-        optimizer, events = torch.optim.AdamW(model.parameters(), **options), []
+        optimizer, events = torch.optim.AdamW(model.parameters(), **OPTIONS), []
         _noted(model, events)
         if leftover and dist.get_rank() == 1:  # another machine's disk, with another run's checkpoint
             torch.load = _refuse
@@ -140,13 +157,7 @@ def fit(answer):
         dist.barrier()
         return floats_of(returned), len(files), events
 
-    def serial(order):
-        model = new_gpt(24)
-        optimizer = torch.optim.AdamW(model.parameters(), **options)
-        epochs = [_global_batches(data, batch_size, epoch) for epoch in order]
-        return trained_serially(model, optimizer, epochs, held_out)
-
-    losses, scores = serial((0, 1, 2))
+    losses, scores = _serial((0, 1, 2), drawn(0))
     with tempfile.TemporaryDirectory() as folder:
         path, leftover = Path(folder, "last.pt"), Path(folder, "rank_1", "last.pt")
         leftover.parent.mkdir()
@@ -159,7 +170,7 @@ def fit(answer):
             what = f"In 2 epochs of {steps} batches on 3 ranks, rank {rank}"
             assert len(run[0]) == 2 * steps, f"{what} returned {len(run[0])} losses; expected {2 * steps}."
             assert len(run[1]) == 2, f"{what} returned {len(run[1])} scores; expected 2, one an epoch."
-            assert not agree(run[0], serial((0, 0))[0]), (
+            assert not agree(run[0], _serial((0, 0), drawn(0))[0]), (
                 f"{what} had the batches of epoch 0 twice: use in_epoch with the number of the epoch."
             )
             assert agree(run[0][:1], losses[:1]), (

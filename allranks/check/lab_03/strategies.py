@@ -7,12 +7,13 @@ from torch.distributed.fsdp import CPUOffloadPolicy
 from allranks import memory
 from allranks.check import exercise
 from allranks.check.lab_03.common import cut_in_units, device_of_rank, new_gpt, part_of_rank, quoted
-from allranks.check.labs import digits, is_written, on_ranks
+from allranks.check.labs import digits, hidden, is_written, on_ranks
 from allranks.model import loss_of
 from allranks.trace import trace
 
 LARGE = [48_000_000, 50_000_000, 64_000_000] * 8, 6_000_000  # parameters of layers, and of the rest
 WIDE = [90_000_000, 30_000_000, 31_000_000], 161_000_000  # keeping weights takes less than dropping them
+TRAINED = 4  # ranks that train
 PINNED = "an offload_policy with pin_memory"
 VOCABULARY = LARGE[0], 162_000_000
 
@@ -42,53 +43,50 @@ def _choice(layers, rest, budget, world_size):
 
 
 def _strategy_cases():
-    """Yield (world size, parameters of layers and of the rest, budget, whether to train), about each limit.
+    """Yield (world size, parameters of layers and of the rest, budget), about each limit.
 
     With all that a choice needs, it is the best; with one byte less, the next has to be taken.
     """
-    model = new_gpt(5, layers=2)
-    layers = [sum(p.numel() for p in layer.parameters()) for layer in model.layers]
-    small = layers, sum(p.numel() for p in model.parameters()) - sum(layers)
-    for world_size, sizes in ((4, small), (6, LARGE), (6, WIDE), (6, VOCABULARY)):
+    sizes_of = ((TRAINED, _small()), (6, LARGE), (6, WIDE), (6, VOCABULARY), *hidden(_drawn_sizes))
+    for world_size, sizes in sizes_of:
         needs = {int(_needs(*sizes, *choice)) for choice in _choices(world_size)}
         for need in sorted(needs, reverse=True):
             for budget in (need, need - 1):
                 if budget >= min(needs):
-                    yield world_size, *sizes, budget, sizes is small and budget == need
+                    yield world_size, *sizes, budget
+
+
+def _small():
+    """The sizes of a model that can be trained here."""
+    model = new_gpt(5, layers=2)
+    layers = [sum(p.numel() for p in layer.parameters()) for layer in model.layers]
+    return layers, sum(p.numel() for p in model.parameters()) - sum(layers)
+
+
+def _trained_cases(world_size):
+    """A case in which weights are kept, one in which they are dropped, and one with states on the host."""
+    sizes, kinds = _small(), {}
+    for choice in _choices(world_size):
+        budget = int(_needs(*sizes, *choice))
+        kinds.setdefault(_choice(*sizes, budget, world_size)[1:], (*sizes, budget))
+    return list(kinds.values())
+
+
+def _drawn_sizes(draw):
+    """Eight ranks, whose shards are of sizes that neither four nor six ranks have, and other layers."""
+    layers = [draw.randrange(20, 90) * 10**6 for _ in range(draw.randrange(3, 9))]
+    return [(8, (layers, draw.randrange(5, 300) * 10**6))]
 
 
 @exercise
 def strategy(answer):
     """`answer(layers, rest, budget, device)`: the options of `fully_shard` that fit and send least."""
     is_written(answer)
-    tokens = digits()[:24]
-
-    def on_rank(cases):
-        choices = []
-        for layers, rest, budget, trains in cases:
-            options = answer(list(layers), rest, budget, device_of_rank())
-            mesh = options.get("mesh") if isinstance(options, dict) else None
-            policy = options.get("offload_policy") if mesh else None
-            pinned = isinstance(policy, CPUOffloadPolicy) and policy.pin_memory
-            if not isinstance(mesh, DeviceMesh) or (pinned and device_of_rank().type == "cpu"):
-                return [*choices, PINNED if pinned else quoted(options)]
-            shape = (*((1,) if mesh.ndim == 1 else ()), *mesh.shape)
-            in_order = mesh.mesh.flatten().tolist() == list(range(dist.get_world_size()))
-            sent = sent_with(options) if trains else None
-            choices.append((shape, in_order, options.get("reshard_after_forward"), _offload(policy), sent))
-        return choices
-
-    def sent_with(options):
-        model = cut_in_units(new_gpt(5, layers=2).to(device_of_rank()), **options)
-        with trace() as counted:
-            loss_of(model, part_of_rank(tokens)).backward()
-        return counted.sent
-
     grouped = {}
     for world_size, *case in _strategy_cases():
         grouped.setdefault(world_size, []).append(case)
     for world_size, cases in grouped.items():
-        for rank, choices in enumerate(on_ranks(on_rank, cases, world_size=world_size)):
+        for rank, choices in enumerate(on_ranks(_chosen, answer, cases, world_size=world_size)):
             for case, choice in zip(cases, choices, strict=False):
                 assert choice != PINNED, (
                     f"Rank {rank} returned {PINNED}=True, but there is no GPU to copy to: pin memory only "
@@ -97,11 +95,48 @@ def strategy(answer):
                 assert not isinstance(choice, str), (
                     f"Rank {rank} returned {choice}; expected a dict of options of fully_shard, with a mesh."
                 )
-                _is_the_strategy(world_size, *case[:3], *choice)
+                _is_the_strategy(world_size, *case, *choice)
+    cases = _trained_cases(TRAINED)
+    for sent in on_ranks(_sent, answer, cases, digits()[:24], world_size=TRAINED):
+        for (*sizes, budget), nbytes in zip(cases, sent, strict=True):
+            shards, kept, _ = _choice(*sizes, budget, TRAINED)
+            least = _sends(*sizes, shards, kept, TRAINED)
+            assert abs(nbytes - least) < 1, (
+                f"On {TRAINED} ranks, a step with these options sends {nbytes:,.0f} bytes; expected "
+                f"{least:,.0f}."
+            )
     return (
         "What fits and sends least: keep weights while there is room, use as few shards as fit, and offload "
         "only when nothing else fits."
     )
+
+
+def _chosen(answer, cases):
+    """On this rank: what was chosen in each case, or a text about what is no choice."""
+    choices = []
+    for layers, rest, budget in cases:
+        options = answer(list(layers), rest, budget, device_of_rank())
+        mesh = options.get("mesh") if isinstance(options, dict) else None
+        policy = options.get("offload_policy") if mesh else None
+        pinned = isinstance(policy, CPUOffloadPolicy) and policy.pin_memory
+        if not isinstance(mesh, DeviceMesh) or (pinned and device_of_rank().type == "cpu"):
+            return [*choices, PINNED if pinned else quoted(options)]
+        shape = (*((1,) if mesh.ndim == 1 else ()), *mesh.shape)
+        in_order = mesh.mesh.flatten().tolist() == list(range(dist.get_world_size()))
+        choices.append((shape, in_order, options.get("reshard_after_forward"), _offload(policy)))
+    return choices
+
+
+def _sent(answer, cases, tokens):
+    """On this rank: the bytes that a step sends with the options chosen in each case."""
+    sent = []
+    for layers, rest, budget in cases:
+        options = answer(list(layers), rest, budget, device_of_rank())
+        model = cut_in_units(new_gpt(5, layers=2).to(device_of_rank()), **options)
+        with trace() as counted:
+            loss_of(model, part_of_rank(tokens)).backward()
+        sent.append(counted.sent)
+    return sent
 
 
 def _offload(policy):
@@ -111,7 +146,7 @@ def _offload(policy):
     return False if policy is None or type(policy).__name__ == "OffloadPolicy" else quoted(policy)
 
 
-def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard, offloaded, sent):
+def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard, offloaded):
     Ψ = sum(layers) + rest
     shards, kept, away = right = _choice(layers, rest, budget, world_size)
     case = f"On {world_size} ranks, with {budget / Ψ:.1f} bytes a parameter,"
@@ -147,4 +182,3 @@ def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard,
     assert chosen == right, (
         f"{what} fits, but gathers each weight among {chosen[0]} ranks; {shards} are enough."
     )
-    assert sent is None or abs(sent - least) < 1, f"{what} sends {sent:,.0f} bytes; expected {least:,.0f}."

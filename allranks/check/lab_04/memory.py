@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from allranks.check import exercise
 from allranks.check.lab_04.common import BF16, FP16, FP32, device_of_rank, new_gpt
-from allranks.check.labs import digits, drawn, is_written, on_ranks
+from allranks.check.labs import digits, drawn, hidden, is_written, on_ranks
 from allranks.model import loss_of
 
 KINDS = ("parameters", "gradients", "moments", "activations")
@@ -31,21 +31,31 @@ class Odd(nn.Module):
         return z.gather(1, z.argmax(1, keepdim=True)).square().mean() + y.exp().mean()
 
 
-CASES = (  # what, the dtype of the parameters and that of autocast, steps before
-    ("a GPT in fp32 after a step of AdamW", FP32, None, 1),
-    ("a GPT under autocast in bf16 after a step of AdamW", FP32, BF16, 1),
-    ("a GPT under autocast in fp16 before any step", FP32, FP16, 0),
-    ("a module with a frozen part, after a step of SGD with momentum", FP32, None, 1),
-    ("a module in bf16, after a step of AdamW", BF16, None, 1),
+SMALL = {"layers": 1, "hidden": 16, "heads": 2}
+CASES = (  # what, the dtype of the parameters and that of autocast, steps before, sizes if it is a GPT
+    ("a GPT in fp32 after a step of AdamW", FP32, None, 1, SMALL),
+    ("a GPT under autocast in bf16 after a step of AdamW", FP32, BF16, 1, SMALL),
+    ("a GPT under autocast in fp16 before any step", FP32, FP16, 0, SMALL),
+    ("a module with a frozen part, after a step of SGD with momentum", FP32, None, 1, None),
+    ("a module in bf16, after a step of AdamW", BF16, None, 1, None),
 )
+
+
+def _cases():
+    return *CASES, *hidden(_larger)
+
+
+def _larger(draw):
+    sizes = {"layers": 2, "hidden": 8 * draw.randrange(3, 7), "heads": 2}
+    return [("a larger GPT under autocast in bf16", FP32, BF16, 0, sizes)]
 
 
 def _case(number, rank, device, wrap):
     """(model, optimizer, forward) of a case on a rank, after its steps; `forward` counts its calls."""
-    what, stored, dtype, steps = CASES[number]
+    what, stored, dtype, steps, sizes = _cases()[number]
     torch.manual_seed(drawn(number))
-    if what.startswith("a GPT"):
-        plain = new_gpt({"layers": 1, "hidden": 16, "heads": 2})
+    if sizes:
+        plain = new_gpt(sizes)
         batch = digits()[10 * rank : 10 * rank + 2 + rank]
         loss = loss_of
     else:
@@ -73,7 +83,7 @@ def _case(number, rank, device, wrap):
 
 def _kept(answer):
     results = []
-    for number in range(len(CASES)):
+    for number in range(len(_cases())):
         plain, optimizer, forward, calls = _case(
             number, dist.get_rank(), device_of_rank(), DistributedDataParallel
         )
@@ -139,7 +149,7 @@ def bytes_kept(answer):
     is_written(answer)
     for rank, results in enumerate(on_ranks(_kept, answer, world_size=2)):
         for number, result in enumerate(results):
-            _judge_bytes(f"Rank {rank}, {CASES[number][0]}", *result, *_expected(number, rank, drawn(0)))
+            _judge_bytes(f"Rank {rank}, {_cases()[number][0]}", *result, *_expected(number, rank, drawn(0)))
     return "All four, with views, a frozen parameter and 16-bit copies, on 2 ranks with batches of their own."
 
 

@@ -16,7 +16,7 @@ from allranks.check.lab_05.common import (
     quoted,
     train,
 )
-from allranks.check.labs import is_written
+from allranks.check.labs import hidden, is_written
 from allranks.model import digits
 
 
@@ -62,7 +62,7 @@ def _measured(predicted, held, cases, batches):
         results.append(
             (before, tuple(found) if _is_pair(found) else quoted(found), counted(engine) == before)
         )
-    predictions = [predicted(*sizes) for sizes in PREDICTED]
+    predictions = [predicted(*sizes) for sizes in _to_predict()]
     return results, [tuple(p) if _is_pair(p) else quoted(p) for p in predictions]
 
 
@@ -75,9 +75,11 @@ def _keep_otherwise(optimizer):
             state["max_exp_avg_sq"] = None
 
 
-PREDICTED = [
-    (psi, ranks, stage) for stage in range(4) for psi, ranks in ((9_216, 4), (7_680_000, 64), (640, 1))
-]
+def _to_predict():
+    """(parameters, ranks, stage), for all stages."""
+    sizes = (9_216, 4), (7_680_000, 64), (640, 1)
+    more = hidden(lambda draw: [(64 * draw.randrange(10**4, 10**7), draw.choice((8, 16, 32)))])
+    return [(*one, stage) for stage in range(4) for one in (*sizes, *more)]
 
 
 @exercise
@@ -93,7 +95,7 @@ def bytes_held(predicted, held):
     cases += [("stage 3, all in 32 bits, a frozen embedding", 3, {"hidden": 24}, True, adamw, False)]
     results = on_ranks(_measured, predicted, held, cases, [digits()[:4]])
     for rank, (measured, predictions) in enumerate(results):
-        for sizes, found in zip(PREDICTED, predictions, strict=True):
+        for sizes, found in zip(_to_predict(), predictions, strict=True):
             _judge_prediction(found, *sizes, f"Rank {rank}")
         for (name, *_), (there, found, same) in zip(cases, measured, strict=True):
             _judge_bytes(found, there, same, f"Rank {rank}, {name}")

@@ -7,10 +7,11 @@ import torch
 from allranks.check import exercise
 from allranks.check.lab_06.common import each, must, new_llama, new_tokens, on_ranks
 from allranks.check.lab_06.judged import Judged
-from allranks.check.labs import is_written
+from allranks.check.labs import hidden, is_written
 from allranks.serving import Cache, Engine, Request, generate
 
 PAGE = 4
+OTHERS = (12, 3, 2), (8, 3, 3), (5, 3, 5), (3, 3, 8)  # pages, slots, tokens of a page; a submission gets one
 
 
 def new_load(count=6, longest=20):
@@ -40,9 +41,9 @@ def served(model, load, scheduler):
     return [request.tokens for request in requests]
 
 
-def _scheduled(model, load, answers, pages, slots):
+def _scheduled(model, load, answers, pages, slots, page=PAGE):
     steps = 10 * sum(new for _, new, *_ in load)
-    scheduler = Judged(pages, PAGE, slots, answers, steps)
+    scheduler = Judged(pages, page, slots, answers, steps)
     tokens = served(model, load, scheduler)
     must(scheduler.preempted, "Nobody was preempted, although the pages are too few for all.")
     return tokens
@@ -53,7 +54,8 @@ def scheduler(admit, grow, preempt, finish):
     """`admit(server)`, `grow(server, request)`, `preempt(…)`, `finish(…)` serve requests in few pages."""
     answers = admit, grow, preempt, finish
     is_written(*answers)
-    cases = [(new_llama(), new_load(), answers, pages, slots) for slots, pages in ((3, 6), (4, 7))]
+    sizes = (6, 3), (7, 4), *hidden(lambda draw: [draw.choice(OTHERS)])
+    cases = [(new_llama(), new_load(), answers, *each) for each in sizes]
     for (model, load, *_), found in zip(cases, on_ranks(each, _scheduled, cases)[0], strict=True):
         for number, (tokens, right) in enumerate(zip(found, alone(model, load), strict=True)):
             assert tokens == right, (

@@ -47,17 +47,23 @@ def _judge_clipped(answers, model, tokens, named, right, clip):
     scale = min(1.0, clip)
     stage = Stage(copy.deepcopy(model), cut_layer, through, named)
     seen, each = [], len(tokens) // dist.get_world_size(named["dp"]) // MICROBATCHES
-    stage.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    stage.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     with agreed():
         found = gradients(stage, tokens, MICROBATCHES, named, float(clip * norm))
         must(
             isinstance(found, tuple | list) and len(found) == 2,
             f"gradients returns {type(found).__name__}; expected (loss, norm).",
         )
+        counts = [len(piece) for piece in seen]
         must(
-            seen == [each] * MICROBATCHES,
-            f"the stage gets pieces of {seen} sequences; expected {[each] * MICROBATCHES}: each replica "
+            counts == [each] * MICROBATCHES,
+            f"the stage gets pieces of {counts} sequences; expected {[each] * MICROBATCHES}: each replica "
             f"takes its part of {len(tokens)}, in {MICROBATCHES} micro-batches.",
+        )
+        must(
+            not stage.first or _same_rows(torch.cat(seen), _part_of_replica(tokens, named["dp"])),
+            "the stage gets sequences of another replica; expected equal parts of `tokens`, in order: "
+            f"replica 0 takes the first {MICROBATCHES * each}, and so on.",
         )
         must_be(found[0], loss, "The loss", "It is the mean over all sequences, on every rank.")
         must_be(found[1], norm, "The norm", "Every number of the model counts once, before clipping.")
@@ -68,6 +74,16 @@ def _judge_clipped(answers, model, tokens, named, right, clip):
             must_be(p.grad, expected, f"The gradient of {_names(name, stage)}", why)
     with agreed():
         must_be(norm_of(stage, named), norm * scale, "norm_of after clipping", "")
+
+
+def _part_of_replica(tokens, group):
+    return tokens.chunk(dist.get_world_size(group))[dist.get_rank(group)]
+
+
+def _same_rows(found, rows):
+    """Whether both have the same sequences, in any order; the last token of each need not be there."""
+    rows = rows[:, : found.shape[1]]
+    return torch.equal(found.unique(dim=0), rows.unique(dim=0))
 
 
 @torch.no_grad()
