@@ -88,15 +88,16 @@ def _with_legend(y, names, colours, name):
 # ---- time ----
 
 
-def streams(panels, unit):
+def streams(panels, unit, names=None):
     """Draw what is busy when; `panels` maps a heading to {lane: [(start, end, kind, words)]}.
 
-    kind: of `KINDS`. All panels have one axis of time, in `unit`; words that do not fit are left out.
+    kind: of `KINDS`, which the legend calls by its entry in `names`, if it has one. All panels have one axis
+    of time, in `unit`; words that do not fit are left out.
     """
     stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
     end = max(stop for _, stop, *_ in stretches)
     left = 14 + 7.2 * max(len(label) for lanes in panels.values() for label in lanes)
-    scale, y, marks, name = (WIDTH - left - 16) / end, 6, [], _name("lanes", panels, unit)
+    scale, y, marks, name = (WIDTH - left - 16) / end, 6, [], _name("lanes", panels, unit, names)
     for heading, lanes in panels.items():
         marks.append(text(10, y + 14, heading, bold=True))
         y += 22
@@ -118,8 +119,10 @@ def streams(panels, unit):
         line(left, y, left + end * scale, y),
         text(left + end * scale, y + 32, unit, "end", 12, "ink-soft"),
     ]
-    kinds = [kind for kind in KINDS if any(kind == one[2] for one in stretches)]
-    return _drawing(*_with_legend(y + 38, kinds, KINDS, name), marks)
+    called = {kind: (names or {}).get(kind, kind) for kind in KINDS}
+    kinds = [called[kind] for kind in KINDS if any(kind == one[2] for one in stretches)]
+    colours = {called[kind]: colour for kind, colour in KINDS.items()}
+    return _drawing(*_with_legend(y + 38, kinds, colours, name), marks)
 
 
 def _stretch(x, y, wide, colour, words, name):
