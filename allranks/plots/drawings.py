@@ -93,20 +93,21 @@ def _with_legend(y, names, colours, name):
 # ---- time ----
 
 
-def streams(panels, unit):
+def streams(panels, unit, names=None):
     """Draw what is busy when; `panels` maps a heading to {lane: [(start, end, kind, words)]}.
 
-    kind: of `KINDS`. All panels have one axis of time, in `unit`; words that do not fit are left out.
+    kind: of `KINDS`, which the legend calls by its entry in `names`, if it has one. All panels have one axis
+    of time, in `unit`; words that do not fit are left out.
     """
-    return _over_time(panels, unit, _stretches)
+    return _over_time(panels, unit, _stretches, names or {})
 
 
-def _over_time(panels, unit, draw):
+def _over_time(panels, unit, draw, names):
     """Lanes over one axis of time; `draw` makes the marks of a lane."""
     stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
     end = max(stop for _, stop, *_ in stretches)
     left = 14 + 7.2 * max(len(label) for lanes in panels.values() for label in lanes)
-    scale, y, marks, name = (WIDTH - left - 16) / end, 6, [], _name("lanes", panels, unit)
+    scale, y, marks, name = (WIDTH - left - 16) / end, 6, [], _name("lanes", panels, unit, *names.items())
     for heading, lanes in panels.items():
         marks.append(text(10, y + 14, heading, bold=True))
         y += 22
@@ -128,7 +129,7 @@ def _over_time(panels, unit, draw):
     ]
     kinds, colours = [kind for kind in KINDS if any(kind == one[2] for one in stretches)], {}
     for colour in dict.fromkeys(KINDS[kind] for kind in kinds):
-        colours[", ".join(kind for kind in kinds if KINDS[kind] == colour)] = colour
+        colours[", ".join(names.get(kind, kind) for kind in kinds if KINDS[kind] == colour)] = colour
     return _drawing(*_with_legend(y + 38, list(colours), colours, name), marks)
 
 
@@ -143,7 +144,7 @@ def passes(panels, unit):
         drawn[heading] = lanes = {f"rank {rank}": [] for rank in range(ranks)}
         for rank, (kind, microbatch, stage), start, end in slots:
             lanes[f"rank {rank}"].append((start, end, PASSES[kind], microbatch, stage >= ranks))
-    return _over_time(drawn, unit, _boxes)
+    return _over_time(drawn, unit, _boxes, {})
 
 
 def _stretches(lane, left, scale, y, name):

@@ -383,6 +383,13 @@ def test_passes_stand_at_their_time_and_a_later_stage_of_a_rank_is_underlined():
     assert ">0</text>" in plain.svg
 
 
+def test_streams_call_kinds_by_other_names():
+    panels = {"one": {"compute": [(0, 2, "forward", ""), (2, 3, "idle", "")]}}
+    drawing = plots.streams(panels, "s", {"forward": "trains"})
+    assert ">trains</text>" in drawing.svg and ">idle</text>" in drawing.svg
+    assert ">forward</text>" not in drawing.svg
+
+
 def test_holders_fill_what_a_rank_holds_and_leave_partial_sums_hollow():
     top, none = [[1, 1], [0, 0]], [[0, 0], [0, 0]]
     drawing = plots.holders([("rows", "", [top, none]), ("", "", "all-gather"), ("sum", "", [[[0.5]], none])])
