@@ -122,7 +122,7 @@ CASES["DeepSeek-V3"] = run(
     failures="deepseek-rollbacks",
 )
 CASES["OLMo 2 13B"] = run(
-    (2025, 1), "h100", "not printed", model=OLMO2, visited="olmo2-parameters", tokens="olmo2-tokens"
+    (2025, 1), "h100", "not printed", model=OLMO2, tokens="olmo2-tokens"
 )
 CASES["SmolLM3 3B"] = run(
     (2025, 7),
