@@ -14,9 +14,9 @@ from collections import OrderedDict
 from pathlib import Path
 from statistics import mean, median
 
-from allranks import plan, published
+from allranks import published
 from allranks.plan.reached import names
-from allranks.published.predict import LIKE, WIDTHS, has_experts, kendall, rates_of, ready
+from allranks.published.predict import LIKE, WIDTHS, has_experts, kendall, step_of
 
 HERE = Path(__file__).parent
 START = {
@@ -25,6 +25,9 @@ START = {
     "launch fused": 1e-4,
     "misaligned": 4.0,
     "chunked": 0.6,
+    "contention": 0.3,
+    "contention flat": 0.3,
+    "card h100-500w": 1.0,
     "slack": 0.004,
 }
 
@@ -37,25 +40,27 @@ def fit():
     for run in published.runs():
         if published.unknown(run) is None:
             named = names(
-                LIKE.get(run.source, run.source), run.generation, WIDTHS[run.dtype], has_experts(run)
+                LIKE.get(run.source, run.source),
+                run.generation,
+                WIDTHS[run.dtype],
+                has_experts(run),
+                run.hardware,
             )
             for meaning, name in named.items():
                 plain = run.generation in ("a100", "h100") and WIDTHS[run.dtype] == "16"
-                if not (meaning == "width" and plain):
+                if meaning != "card" and not (meaning == "width" and plain):
                     start.setdefault(name, 0.5 if meaning == "attention" else 1.0)
             if used(run):
-                rows.append((run, *ready(run), published.seconds(run)))
+                rows.append((run, published.seconds(run)))
 
     def constants(x):
         return {name: value * math.exp(each) for (name, value), each in zip(start.items(), x, strict=True)}
 
     def residuals(x):
         now = constants(x)
-        now["chunked"] = min(1.0, now["chunked"])
-        errors = [
-            math.log(plan.parts(*asked, rates=rates_of(run, constants=now), **options).seconds / measured)
-            for run, asked, options, measured in rows
-        ]
+        for share in ("chunked", "contention", "contention flat"):
+            now[share] = min(1.0, now[share])
+        errors = [math.log(step_of(run, now).seconds / measured) for run, measured in rows]
         return numpy.array(errors + [0.05 * each for each in x])
 
     found = least_squares(residuals, [0.0] * len(start), loss="soft_l1", f_scale=0.08, max_nfev=12)

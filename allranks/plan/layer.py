@@ -11,7 +11,7 @@ from collections import namedtuple
 from .. import memory
 from ..inputs import one_of
 
-FIELDS = "product attention traffic stack launch misaligned wire hop call bucket chunked slack"
+FIELDS = "product attention traffic stack launch misaligned wire hop call bucket chunked contention slack"
 
 
 class Rates(namedtuple("Rates", FIELDS)):
@@ -25,7 +25,8 @@ class Rates(namedtuple("Rates", FIELDS)):
     collectives reach. hop: α of a hop between nodes, in units of the link's. call: seconds that starting a
     collective takes. bucket: bytes of gradients or weights in one collective, as
     (at least, for each rank): the larger. chunked: of the communication in tensor and context parallelism
-    that backward does not hide, the share that products cut into chunks hide. slack: by what the slowest of
+    that backward does not hide, the share that products cut into chunks hide. contention: seconds by which a
+    second of hidden gradients and weights slows down the compute beside it. slack: by what the slowest of
     twice as many devices takes longer.
     """
 

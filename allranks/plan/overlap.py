@@ -54,7 +54,8 @@ def data_seconds(model, layout, parameters, ways, recipe, forward, backward, ove
     parameters: of a rank, as (those outside the experts, those of experts). forward, backward: seconds of a
     micro-batch on the slowest stage, beside which a `memory.zero_windows` runs. Stage 3 gathers layer by
     layer, the others all at once, or in buckets: of bucket[0] bytes, or bucket[1] for
-    each rank if that is more.
+    each rank if that is more. Of a layer-by-layer window one layer is always exposed: nothing computes before
+    the first is gathered, or after the gradients of the last are made.
     """
     beside = {"forward": forward, "backward": backward}
     amounts = (layout.zero_stage, recipe, layout.microbatches, -(-model.layers // layout.pp))
@@ -69,5 +70,9 @@ def data_seconds(model, layout, parameters, ways, recipe, forward, backward, ove
                 key = (window.times, window.beside)
                 took[key] = took.get(key, 0.0) + seconds
     total = sum(times * seconds for (times, _), seconds in took.items())
-    hidden = sum(times * behind(seconds, beside[phase], overlap) for (times, phase), seconds in took.items())
+    alone = 1 / amounts[-1] if layout.zero_stage == 3 else 0.0
+    hidden = sum(
+        times * behind((1 - alone) * seconds, beside[phase], overlap)
+        for (times, phase), seconds in took.items()
+    )
     return total, hidden

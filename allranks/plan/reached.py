@@ -23,45 +23,50 @@ PRODUCT = {
 WIRE = (0.78, 0.9)  # of a link inside and between nodes: what published all-reduces of large messages reach
 CALL = 30e-6  # seconds: what published all-reduces of 32 kB take, less the hops of protocol LL
 HOPS = {"playbook": 3.2}  # 45 µs on EFA instead of 14, from the Playbook's bandwidths at 32 to 512 ranks
-BUCKETS = {"playbook": (25e6, 0), "torchtitan": (25e6, 0)}  # bytes in a collective: torch's default
+BUCKETS = {"playbook": (50e6, 0), "torchtitan": (25e6, 0)}  # bytes in a collective: torch's default
 BUCKET = (80e6, 2e6)  # Megatron-Core's: 40 million parameters, or a million for each rank if that is more
 FUSED = ("dgxc", "nemo", "megatron-bridge", "automodel", "megascale")  # few, large kernels a layer
 CHUNKED = ("dgxc", "nemo", "megatron-bridge", "megascale")  # products in chunks beside communication
+FLAT = ("llm-foundry",)  # torch's first FSDP, which gathers flat units
 NEWER = {"h200": "h100", "b300": "blackwell", "gb200": "blackwell", "gb300": "blackwell", "b200": "blackwell"}
 
 FOR_STACKS = [name for name in sorted(FITTED) if name.startswith("stack ") and name != "stack experts"]
 STACKS = tuple(name.partition(" ")[2] for name in FOR_STACKS)
 
 
-def names(stack, generation, width, experts=False):
+def names(stack, generation, width, experts=False, card=None):
     """The names in `FITTED` of the constants of a stack: a dict from what they mean to the name."""
     near = NEWER.get(generation, "a100" if generation == "v100" else generation)
     old = "llm-foundry " if stack == "llm-foundry" else ""
-    generation = "h100" if generation == "h200" else generation
+    chip = {"h200": "h100", "gb200": "b200", "gb300": "b300"}.get(generation, generation)
     return {
         "stack": "stack experts" if experts else f"stack {stack}",
-        "width": f"width {generation} {width}",
+        "width": f"width {chip} {width}",
+        "card": f"card {card}",
         "attention": f"attention {old}{near}",
         "traffic": "traffic",
         "launch": "launch fused" if stack in FUSED else "launch eager",
+        "contention": "contention flat" if stack in FLAT else "contention",
     }
 
 
-def rates(stack, generation, width="16", *, experts=False, chunked=None, constants=FITTED):
+def rates(stack, generation, width="16", *, experts=False, chunked=None, card=None, constants=FITTED):
     """The `Rates` of a software stack on a generation of accelerators.
 
     stack: one of `STACKS`, a source of published runs. generation: "a100", "h100" …; width: "16", "8", "mx"
     or "4" bits of the products' inputs, "row" for 8 with a scale a row. experts: of a mixture. chunked:
-    whether products are cut into chunks to hide communication; None: as the stack does. constants: to use
-    instead of `FITTED`.
+    whether products are cut into chunks to hide communication; None: as the stack does. card: "h100-500w", a
+    card of less power than its generation has; None: of as much. constants: to use instead of `FITTED`.
     """
     one_of("generation", generation, sorted(PRODUCT))
     one_of("stack", stack, STACKS if constants is FITTED else [stack])
-    name = names(stack, generation, width, experts)
+    name = names(stack, generation, width, experts, card)
     chunked = stack in CHUNKED if chunked is None else chunked
     return Rates(
         PRODUCT[generation], constants[name["attention"]], constants[name["traffic"]],
-        constants[name["stack"]] * constants.get(name["width"], 1.0), constants[name["launch"]],
+        constants[name["stack"]] * constants.get(name["width"], 1.0) * constants.get(name["card"], 1.0),
+        constants[name["launch"]],
         constants["misaligned"], WIRE, HOPS.get(stack, 1.0), CALL, BUCKETS.get(stack, BUCKET),
-        constants["chunked"] if chunked else 0.0, constants["slack"],
+        constants["chunked"] if chunked else 0.0, constants[name["contention"]],
+        constants["slack"],
     )  # fmt: skip

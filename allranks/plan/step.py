@@ -83,7 +83,7 @@ def parts(model, layout, accelerator, **options):
 def priced(
     model, layout, accelerator, *, inside, between, devices_per_node=8, efficiency=0.6, overlap=1.0,
     attended=1.0, dtype="bf16", recipe=ZERO, sequence_parallel=True, order=MEGATRON_ORDER, rates=None,
-    dropout=True, fused=False, known=None,
+    scattered=False, balanced=False, dropout=True, fused=False, known=None,
 ):  # fmt: skip
     """The `Parts` of a step of `model` in `layout` and all its `Communication`, in seconds.
 
@@ -93,10 +93,13 @@ def priced(
     pairs that attention computes on the busiest rank, 1 if no mask is skipped (`attention.attended`). tensor,
     context: `topology.traffic`. expert: an all-to-all to the experts and one back, in forward and in
     backward, the same; full recomputation repeats the forward's half. pipeline: `topology.traffic`, a t-th of
-    it if the sequence is split. bubble: `flushed_bubble`, as of 1F1B or, with chunks, interleaved 1F1B, for
-    pieces of the most layers, with their communication: exact where pieces are equal. data:
+    it if the sequence is split, or if it is `scattered`: then the tensor-parallel ranks gather what they got
+    (Narayanan et al. 2021, section 4.1). bubble: `flushed_bubble`, as of 1F1B or, with chunks, interleaved
+    1F1B, for pieces of the most layers, with their communication: exact where pieces are equal. data:
     `memory.zero_windows`. optimizer: its states read and written, gradients read and weights written, at the
     memory's bandwidth.
+    balanced: whether the last stage has fewer layers because it has the logits too, so that no stage is
+    slower than it must be; memory is still counted for even stages.
     overlap: the share of compute beside which communication runs, where it can (`plan.overlap`); with 0 all
     is exposed. inside, between: the links in a node of `devices_per_node` and between nodes. order: see
     `mesh_of`. known: a dict that keeps what layouts have in common, for calls with the same model and
@@ -123,16 +126,18 @@ def priced(
     ways = once(known, ("ways", mesh), paths, layout, *links, rates)
     if rates is None:
         speed = accelerator.peak[dtype] * efficiency * tp * cp
-        flops = once(known, ("work", pp, v, b, recomputation), flops_of_stages, model, layout, attended)
+        flops = once(
+            known, ("work", pp, v, b, recomputation), flops_of_stages, model, layout, attended, balanced
+        )
         work = Work(*[each / speed for each in flops])
     else:
         how = (dtype, attended, sequence_parallel, dropout, fused)
         took = once(known, ("kernels", tp, cp, ep, b), kernels, model, layout, accelerator, rates, *how)
         key = ("seconds", tp, cp, pp, ep, v, b, recomputation)
-        work = once(known, key, seconds_of_stages, model, layout, took)
+        work = once(known, key, seconds_of_stages, model, layout, took, balanced)
         speed = transformer.layer_flops(model, b) / took.forward
 
-    inputs = (model, layout, ways, sequence_parallel, inside, between)
+    inputs = (model, layout, ways, sequence_parallel, scattered, inside, between)
     sent = once(known, ("sent", mesh, b, m, recomputation == "full"), layer_communication, *inputs)
     loads = once(known, ("parameters", tp, pp, ep, v), most_parameters, model, layout)
     data, hidden = data_seconds(
@@ -153,6 +158,7 @@ def priced(
     replicas = cp * dp if stage >= 1 else 1
     mine = loads[0] / replicas + loads[1] / max(1, replicas // ep)
     slack = 0.0 if rates is None else rates.slack * math.log2(layout.devices)
+    hidden *= 1 - (0.0 if rates is None else rates.contention)
     took = Parts(
         m * work.compute, m * work.repeated,
         max(0.0, m * (work.slowest - work.compute - work.repeated)) + slack * m * work.slowest,
@@ -162,22 +168,22 @@ def priced(
     return took, total
 
 
-def flops_of_stages(model, layout, attended=1.0):
+def flops_of_stages(model, layout, attended=1.0, balanced=False):
     """The `Work` of a micro-batch of `layout` in FLOPs, of whose pairs of tokens attention has `attended`."""
     b = layout.microbatch
     core = attended * transformer.attention_core_flops(model, b)
     layer = transformer.layer_flops(model, b) - transformer.attention_core_flops(model, b) + core
     logits = transformer.logits_flops(model, b)
-    return work_of_stages(model, layout, (layer, 2 * layer), core, (logits, 2 * logits))
+    return work_of_stages(model, layout, (layer, 2 * layer), core, (logits, 2 * logits), balanced)
 
 
-def seconds_of_stages(model, layout, took):
+def seconds_of_stages(model, layout, took, balanced=False):
     """The `Work` of a micro-batch of `layout` in seconds, of whose layers the `Kernels` are `took`."""
     logits = (took.logits, took.logits_backward)
-    return work_of_stages(model, layout, (took.forward, took.backward), took.core, logits)
+    return work_of_stages(model, layout, (took.forward, took.backward), took.core, logits, balanced)
 
 
-def work_of_stages(model, layout, layer, core, logits):
+def work_of_stages(model, layout, layer, core, logits, balanced=False):
     """The `Work` of `layout`, of what a layer and the logits take, as (forward, backward), and the core.
 
     The slowest stage has the most layers, or is the last, which has the output layer too.
@@ -189,31 +195,38 @@ def work_of_stages(model, layout, layer, core, logits):
     def passes(count, ends):
         return count * (sum(layer) + again) + ends * sum(logits)
 
-    slowest, count, ends = max(
-        (passes(count, ends), count, ends) for count, ends in ((max(layers), 0), (layers[-1], 1))
+    splits = [(max(layers), layers[-1])]
+    if balanced and layout.pp > 1 and layout.chunks == 1:
+        splits = [(-(-(model.layers - last) // (layout.pp - 1)), last) for last in range(layers[-1] + 1)]
+    slowest, count, ends = min(
+        max((passes(others, 0), others, 0), (passes(last, 1), last, 1)) for others, last in splits
     )
     return Work(
         (model.layers * sum(layer) + sum(logits)) / layout.pp,
         model.layers * again / layout.pp,
         slowest,
         count * layer[0] + ends * logits[0],
-        passes(max(pieces), 0),
+        slowest if balanced and layout.chunks == 1 else passes(max(pieces), 0),
     )
 
 
-def layer_communication(model, layout, ways, sequence_parallel, inside, between):
+def layer_communication(model, layout, ways, sequence_parallel, scattered, inside, between):
     """Seconds that a rank communicates in a step along tp, cp, ep and pp."""
     sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": layout.dp}
+    split = sequence_parallel or scattered
     amounts = (layout.microbatches, layout.microbatch, layout.chunks)
     took = {"tp": 0.0, "cp": 0.0, "pp": 0.0}
     for each in topology.traffic(
-        model, sizes, *amounts, sharded_boundary=sequence_parallel, sequence_parallel=sequence_parallel,
+        model, sizes, *amounts, sharded_boundary=split, sequence_parallel=sequence_parallel,
         recomputation=layout.recomputation,
     ):  # fmt: skip
         if each.axis != "dp" and each.size > 1:
             way = ways[each.axis]
             bandwidth = way.hop if each.axis == "pp" else way.bandwidth
             took[each.axis] = each.steps * way.α + each.calls * way.call + each.sent / bandwidth
+            if each.axis == "pp" and scattered and not sequence_parallel and layout.tp > 1:
+                near, others = ways["tp"], layout.tp - 1
+                took["pp"] += each.calls * (others * near.α + near.call) + others * each.sent / near.bandwidth
     sizes = {"tp": layout.tp if sequence_parallel else 1, "cp": layout.cp, "pp": layout.pp}
     tokens = expert_traffic(model, sizes, layout.ep, layout.microbatches, layout.microbatch)
     again = 1.5 if layout.recomputation == "full" else 1

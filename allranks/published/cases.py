@@ -121,9 +121,7 @@ CASES["DeepSeek-V3"] = run(
     pace=("deepseek-tokens-a-day", 1 / 86_400),
     failures="deepseek-rollbacks",
 )
-CASES["OLMo 2 13B"] = run(
-    (2025, 1), "h100", "not printed", model=OLMO2, visited="olmo2-parameters", tokens="olmo2-tokens"
-)
+CASES["OLMo 2 13B"] = run((2025, 1), "h100", "not printed", model=OLMO2, tokens="olmo2-tokens")
 CASES["SmolLM3 3B"] = run(
     (2025, 7),
     "h100",

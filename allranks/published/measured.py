@@ -149,7 +149,7 @@ def setup(run):
         "inside": link(inside), "between": link(between), "devices_per_node": node,
         "dtype": DTYPES.get(run.dtype, run.dtype), "overlap": stack.overlap, "recipe": stack.recipe,
         "sequence_parallel": (stack.sequence_parallel and run.tp > 1) or "sequence" in (run.recompute or ""),
-        "attended": 0.5 if stack.fused else 1.0,
+        "attended": 0.5 if stack.fused else 1.0, "scattered": True,
         "fused": stack.fused, "dropout": stack.dropout,
     }  # fmt: skip
     return model, each, machine(run), options
@@ -180,6 +180,8 @@ def unknown(run):
         return "latent attention, state spaces or an unpublished shape"
     if "LoRA" in (run.where + (run.notes or "")):
         return "LoRA: most weights are frozen"
+    if (run.zero or "").startswith("HSDP"):
+        return "states sharded within a node only"
     if "SUSPECT" in (run.notes or "") and "MFU" not in run.notes:
         return "the layout contradicts the number of devices"
     ranks = run.tp * run.pp * (run.cp or 1)

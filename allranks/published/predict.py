@@ -2,11 +2,14 @@
 
 import math
 from collections import OrderedDict, namedtuple
+from functools import cache
 
 from ..hardware import Link
 from ..memory import in_flight, stage_layers, training_bytes
 from ..memory.states import recipe_of
-from ..plan import price, rates
+from ..plan import divisors, parts, price, rates
+from ..plan.fitted import FITTED
+from ..plan.step import Parts
 from .measured import runs, seconds, setup, unknown
 from .stacks import STACKS
 
@@ -89,8 +92,9 @@ def rates_of(run, **constants):
     chunked = True if "sync" in notes and "anilla" not in notes else None
     source = LIKE.get(run.source, run.source)
     return rates(
-        source, run.generation, WIDTHS[run.dtype], experts=has_experts(run), chunked=chunked, **constants
-    )
+        source, run.generation, WIDTHS[run.dtype], experts=has_experts(run), chunked=chunked,
+        card=run.hardware, **constants,
+    )  # fmt: skip
 
 
 def ready(run):
@@ -99,17 +103,60 @@ def ready(run):
     network = NETWORKS.get((LIKE.get(run.source, run.source), run.generation))
     if network:
         options["between"] = Link("printed", options["between"].α, network, run.source, run.date)
+    if run.source == "playbook":  # nanotron hides gradients only where torch's DDP reduces them: without ZeRO
+        options["overlap"] = 1.0 if layout.zero_stage == 0 else 0.0
+        options["recipe"], options["balanced"] = "megatron-18", True
     return (model, layout, accelerator), options
 
 
-def predicted(run, **constants):
+@cache
+def prepared(run):
+    """As `ready`, with what the source does not print: the micro-batch, and Megatron-Bridge's chunks.
+
+    Their authors tuned both, so we take the fastest that fit, by the committed constants.
+    """
+    (model, layout, accelerator), options = ready(run)
+    sequences = layout.microbatch * layout.microbatches
+    batches = [layout.microbatch] if run.mbs else divisors(sequences)
+    unprinted = run.source == "megatron-bridge" and run.pp > 1 and run.vp is None
+    pieces = divisors(model.layers // layout.pp) if unprinted else [layout.chunks]
+    found = [
+        price(
+            model, layout._replace(microbatch=b, microbatches=sequences // b, chunks=v), accelerator,
+            rates=rates_of(run), **options,
+        )
+        for b in batches for v in pieces
+    ]  # fmt: skip
+    chosen = min([each for each in found if each.fits] or found, key=lambda each: each.seconds)
+    return (model, chosen.layout, accelerator), options
+
+
+def half(run):
+    """Whether half of a run is recomputed: torch's selective modes take every second layer or product."""
+    return run.source in ("torchtitan", "fms-fsdp") and (run.recompute or "").startswith("selective")
+
+
+def step_of(run, constants):
+    """The `plan.Parts` of a step, from `constants` such as `FITTED`."""
+    (model, layout, accelerator), options = prepared(run)
+    options = dict(options, rates=rates_of(run, constants=constants))
+    took = parts(model, layout, accelerator, **options)
+    if not half(run):
+        return took
+    again = parts(model, layout._replace(recomputation="full"), accelerator, **options)
+    return Parts(*[(one + other) / 2 for one, other in zip(took, again)])
+
+
+def predicted(run, constants=FITTED):
     """The `Prediction` of a run; ValueError says why the planner cannot be asked."""
-    asked, options = ready(run)
-    plan = price(*asked, rates=rates_of(run, **constants), **options)
-    return Prediction(run, plan, seconds(run))
+    asked, options = prepared(run)
+    took = step_of(run, constants)
+    plan = price(*asked, rates=rates_of(run, constants=constants), **options)
+    mfu = plan.mfu * plan.seconds / took.seconds
+    return Prediction(run, plan._replace(parts=took, seconds=took.seconds, mfu=mfu), seconds(run))
 
 
-def predictions(**constants):
+def predictions(constants=FITTED):
     """The `Prediction` of every run the planner can be asked about, and the reasons for the others.
 
     Returns (a list, a dict from the run's id to a sentence).
@@ -120,7 +167,7 @@ def predictions(**constants):
         if why:
             reasons[run.id] = why
         else:
-            made.append(predicted(run, **constants))
+            made.append(predicted(run, constants))
     return made, reasons
 
 

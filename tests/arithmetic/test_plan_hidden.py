@@ -1,0 +1,45 @@
+"""What hides behind compute is not free, sends are cut over tensor-parallel ranks, and stages can be even."""
+
+import pytest
+
+from allranks import hardware, plan, transformer
+
+GPT, A100 = transformer.PRESETS["megatron-146b"], hardware.ACCELERATORS["a100-80gb"]
+LINKS = {"inside": hardware.LINKS["nvlink-3"], "between": hardware.LINKS["infiniband-hdr"]}
+PIPELINE = plan.layout(tp=8, pp=8, dp=24, microbatches=96, recomputation="full")
+
+
+def test_one_layer_of_each_window_of_stage_3_is_exposed():
+    took, sent = plan.priced(GPT, plan.layout(dp=64, zero_stage=3, microbatch=16), A100, **LINKS)
+    assert took.data == pytest.approx(sent.data / GPT.layers)
+    took, _ = plan.priced(GPT, plan.layout(dp=64, zero_stage=2, microbatch=16), A100, **LINKS)
+    assert took.data == 0
+
+
+def test_hidden_traffic_costs_its_contention():
+    rates, layout = plan.rates("dgxc", "h100"), plan.layout(dp=64, zero_stage=2, microbatch=16)
+    free = plan.priced(GPT, layout, A100, rates=rates._replace(contention=0.0, product=PRODUCT), **LINKS)
+    half = plan.priced(GPT, layout, A100, rates=rates._replace(contention=0.5, product=PRODUCT), **LINKS)
+    assert free[0].data == 0 and half[0].data == pytest.approx(half[1].data / 2)
+
+
+PRODUCT = {"bf16": 0.8}
+
+
+def test_scattered_sends_cross_the_network_once():
+    """An eighth on each of eight ranks, and a gather inside the node (Narayanan et al. 2021, section 4.1)."""
+    old = {"sequence_parallel": False, "overlap": 0.0, **LINKS}
+    whole = plan.parts(GPT, PIPELINE, A100, **old).pipeline
+    cut = plan.parts(GPT, PIPELINE, A100, scattered=True, **old).pipeline
+    assert whole / 8 < cut < whole / 3
+    assert plan.parts(GPT, PIPELINE, A100, scattered=True, **LINKS) == plan.parts(
+        GPT, PIPELINE, A100, **LINKS
+    )
+
+
+def test_balanced_stages_wait_less_and_compute_the_same():
+    model = transformer.decoder(16, 2048, 32, 131_072, 4096)
+    layout = plan.layout(pp=2, dp=4, microbatch=4, microbatches=16)
+    even = plan.parts(model, layout, A100, **LINKS)
+    balanced = plan.parts(model, layout, A100, balanced=True, **LINKS)
+    assert balanced.compute == even.compute and balanced.imbalance < even.imbalance / 2
