@@ -9,7 +9,8 @@ import yaml
 from allranks_book import chapter_map, contents
 from built_book import ROOT
 
-from allranks import explorers, schedules, simulate
+from allranks import averaging, explorers
+from allranks.averaging import POINTS
 from allranks.explorers.controls import Choice, Integer, Scale, settings
 
 FIRST_PAGE = "book/index.html"
@@ -31,7 +32,7 @@ def first_page(address, open_page):
 def start(first_page):
     """The settings at which the figure of the first page starts."""
     return first_page.page.evaluate(
-        "JSON.parse(document.querySelector('#explorer-pipeline script').textContent).start"
+        "JSON.parse(document.querySelector('#explorer-averaging script').textContent).start"
     )
 
 
@@ -51,31 +52,20 @@ def linked(page, where: str) -> list[str]:
     return [path.removeprefix("/").removesuffix(".html") for path in found]
 
 
-def bubble(given: dict) -> float:
-    """The share of the time that ranks are idle, by the package; 1 where the setting is refused."""
-    words = {name: given[name] for name in ("forward", "input_grad", "weight_grad", "transfer")}
-    extra = {
-        "interleaved": [given["chunks"]],
-        "looped_bfs": [given["chunks"]],
-        "zero_bubble": [given["memory_limit"]],
-    }.get(given["schedule"], [])
-    make = schedules.SCHEDULES[given["schedule"]]
-    try:
-        timed = words if given["schedule"] == "zero_bubble" else {}
-        made = make(given["stages"], given["microbatches"], *extra, **timed)
-    except ValueError:
-        return 1.0
-    return simulate.simulate(made, **words).bubble_of_total
+def distance(given: dict) -> float:
+    """How far the ranks end from one process, by the package."""
+    sizes = averaging.split(len(POINTS), given["ranks"], given["extra"])
+    ways = ((sizes, given["way"]), ([sum(sizes)], "mean"))
+    path, alone = (averaging.descend(POINTS, *each, given["rate"], given["step"]) for each in ways)
+    return averaging.apart(path, alone)[-1]
 
 
-def test_only_more_micro_batches_meet_the_challenge(start):
-    """`Bring the bubble below 10 % and keep the four ranks`: no other single control can."""
+def test_only_averaging_meets_the_challenge(start):
+    """`The line of one process, in as many steps`: no other single control finds it."""
     controls = [
-        each
-        for each in explorers.explorer("pipeline").CONTROLS
-        if each.name not in ("stages", "beside", "moment")
+        each for each in explorers.explorer("averaging").CONTROLS if each.name not in ("lower", "step")
     ]
-    assert start["stages"] == 4 and bubble(start) >= 0.1
+    assert start["ranks"] == 4 and distance(start) > 1
     meeting = set()
     for control in controls:
         if isinstance(control, (Choice, Scale)):
@@ -83,18 +73,14 @@ def test_only_more_micro_batches_meet_the_challenge(start):
         else:
             assert isinstance(control, Integer)
             values = range(control.low, control.high + 1)
-        meeting |= {control.name for value in values if bubble({**start, control.name: value}) < 0.1}
-    assert meeting == {"microbatches"}
+        meeting |= {control.name for value in values if distance({**start, control.name: value}) < 1e-9}
+    assert meeting == {"way"}
 
 
-def test_a_schedule_gives_the_memory_back_that_the_challenge_costs(start):
-    many = {**start, "microbatches": 32}
-    held = {}
-    for name in ("gpipe", "one_f_one_b"):
-        made = schedules.SCHEDULES[name](many["stages"], many["microbatches"])
-        held[name] = max(simulate.simulate(made).peak_activations)
-        assert bubble({**many, "schedule": name}) < 0.1
-    assert held["one_f_one_b"] < held["gpipe"]
+def test_unequal_parts_need_weights(start):
+    unequal = {**start, "extra": 6}
+    assert distance({**unequal, "way": "mean"}) > 0.1
+    assert distance({**unequal, "way": "weighted"}) < 1e-9
 
 
 def test_the_map_holds_every_chapter_in_both_arrangements(first_page):
@@ -159,24 +145,22 @@ def test_the_figure_loads_its_python_when_it_is_touched(address, open_page):
     page = visit.page
     page.wait_for_timeout(300)
     assert [url for url in visit.requested if "_static/explorers/" in url] == []
-    before = page.locator("#explorer-pipeline .ar-words").inner_text()
-    chosen = settings(
-        explorers.explorer("pipeline").CONTROLS, {"schedule": "gpipe", "beside": "", "microbatches": 4}
-    )
-    assert before == explorers.draw("pipeline", chosen)["text"]
-    page.locator("#explorer-pipeline [name=microbatches]").press("End")
+    before = page.locator("#explorer-averaging .ar-words").inner_text()
+    chosen = settings(explorers.explorer("averaging").CONTROLS, {"way": "none", "step": 12})
+    assert before == explorers.draw("averaging", chosen)["text"]
+    page.locator("#explorer-averaging [name=extra]").press("End")
     page.locator("figure.ar-live").wait_for(timeout=15_000)
     page.wait_for_function(
-        "text => document.querySelector('#explorer-pipeline .ar-words').textContent !== text", arg=before
+        "text => document.querySelector('#explorer-averaging .ar-words').textContent !== text", arg=before
     )
-    expected = explorers.draw("pipeline", {**chosen, "microbatches": 64})["text"]
-    assert page.locator("#explorer-pipeline .ar-words").inner_text() == expected
+    expected = explorers.draw("averaging", {**chosen, "extra": 7})["text"]
+    assert page.locator("#explorer-averaging .ar-words").inner_text() == expected
     page.close()
 
 
 def test_the_first_page_is_whole_without_javascript(address, open_page):
     page = open_page(address + FIRST_PAGE, java_script_enabled=False).page
-    assert page.locator("#explorer-pipeline svg:visible").count() == 1
-    assert page.locator("#explorer-pipeline form").is_hidden()
+    assert page.locator("#explorer-averaging svg:visible").count() == 1
+    assert page.locator("#explorer-averaging form").is_hidden()
     assert page.locator(".ar-map svg:visible a").count() == len(ON_THE_MAP)
     page.close()
