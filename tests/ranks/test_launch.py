@@ -283,14 +283,20 @@ def test_a_script_needs_no_main_guard(tmp_path):
     assert (done.stdout, done.stderr) == ("main runs\n[0, 1]\n", "")
 
 
-def test_later_launches_are_fast():
-    launch(average, 1.0)
-    seconds = []
-    for _ in range(5):
+def test_a_later_launch_of_four_ranks_takes_less_time_than_one_import_of_torch():
+    def timed(call):
         start = time.perf_counter()
-        launch(average, 1.0)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.5  # 0.1 s on a quiet machine; benchmarks/ measures it
+        call()
+        return time.perf_counter() - start
+
+    launch(average, 1.0)
+    new = [sys.executable, "-c", "import torch"]
+    pairs = [
+        (timed(lambda: launch(average, 1.0)), timed(lambda: subprocess.run(new, check=True)))
+        for _ in range(3)
+    ]
+    launches, imports = zip(*pairs, strict=True)
+    assert min(launches) < min(imports)  # both slow down together where a machine is busy
 
 
 def test_fully_shard_stays_on_the_cpu_where_torch_was_built_for_gpus():
