@@ -23,6 +23,7 @@ KINDS = {  # of a stretch of time: its colour
 }
 PASSES = {"F": "forward", "BW": "backward", "B": "input gradient", "W": "weight gradient"}
 STRIPED = ("backward-input", "backward-weight", "comm")
+HERE = "of-this-drawing"  # stands for its name until all is drawn
 
 
 class Drawing:
@@ -38,14 +39,10 @@ class Drawing:
         return self.svg
 
 
-def _drawing(height, name, *marks):
-    """`name` sets the patterns apart from those of other drawings of a page."""
-    return Drawing(picture(WIDTH, height, hatches(name), *marks))
-
-
-def _name(kind, *what):
-    """A name for a drawing: the same for the same drawing, and another for any other."""
-    return f"{kind}-{crc32(repr(what).encode())}"
+def _drawing(height, *marks):
+    """Name the patterns by what is drawn, and not by its numbers, whose last bits can differ between runs."""
+    svg = picture(WIDTH, height, hatches(HERE), *marks)
+    return Drawing(svg.replace(HERE, f"drawing-{crc32(svg.encode())}"))
 
 
 # ---- amounts ----
@@ -61,12 +58,12 @@ def bars(rows, unit, limit=None, digits=0):
     left = 14 + 7.2 * max(map(len, rows))
     most = max([sum(row.values()) for row in rows.values()] + [limit[1] if limit else 0])
     scale = (WIDTH - left - 64) / most
-    top, marks, name = 26 if limit else 8, [], _name("bars", rows, unit, limit)
+    top, marks = 26 if limit else 8, []
     for place, (label, row) in enumerate(rows.items()):
         x, y = left, top + 28 * place
         marks.append(text(left - 8, y + 19, label, "end"))
         for part, amount in row.items():
-            striped = name if colours[part] in STRIPED else None
+            striped = HERE if colours[part] in STRIPED else None
             marks.append(block(x, y + 4, max(amount * scale, 0.5 * (amount > 0)), 20, colours[part], striped))
             x += amount * scale
         marks.append(text(x + 6, y + 19, f"{sum(row.values()):,.{digits}f}", ink="ink-soft"))
@@ -78,16 +75,16 @@ def bars(rows, unit, limit=None, digits=0):
         line(left, top, left, bottom, "ink-soft"),
         text(min(left, WIDTH - 6.6 * len(unit)), bottom + 16, unit, size=12, ink="ink-soft"),
     ]
-    return _drawing(*_with_legend(bottom + 28, names, colours, name), marks)
+    return _drawing(*_with_legend(bottom + 28, names, colours), marks)
 
 
-def _with_legend(y, names, colours, name):
-    """The height of a drawing with a legend at `y` (none for a single name), its name, and the legend."""
+def _with_legend(y, names, colours):
+    """The height of a drawing with a legend at `y` (none for a single name), and the legend."""
     if len(names) < 2:
-        return y, name, []
+        return y, []
     entries = [(colours[each], each, colours[each] in STRIPED) for each in names]
-    drawn, high = legend(10, y + 12, WIDTH - 20, entries, name)
-    return y + high + 6, name, drawn
+    drawn, high = legend(10, y + 12, WIDTH - 20, entries, HERE)
+    return y + high + 6, drawn
 
 
 # ---- time ----
@@ -107,7 +104,7 @@ def _over_time(panels, unit, draw, names):
     stretches = [one for lanes in panels.values() for lane in lanes.values() for one in lane]
     end = max(stop for _, stop, *_ in stretches)
     left = 14 + 7.2 * max(len(label) for lanes in panels.values() for label in lanes)
-    scale, y, marks, name = (WIDTH - left - 16) / end, 6, [], _name("lanes", panels, unit, *names.items())
+    scale, y, marks = (WIDTH - left - 16) / end, 6, []
     for heading, lanes in panels.items():
         marks.append(text(10, y + 14, heading, bold=True))
         y += 22
@@ -116,7 +113,7 @@ def _over_time(panels, unit, draw, names):
                 text(left - 8, y + 17, label, "end", 12),
                 line(left, y + 24, left + end * scale, y + 24, "grid"),
             ]
-            marks += draw(lane, left, scale, y, name)
+            marks += draw(lane, left, scale, y)
             y += 27
         y += 4
     step = next(one * 10**ten for ten in range(-3, 9) for one in (1, 2, 5) if end / (one * 10**ten) <= 8)
@@ -130,7 +127,7 @@ def _over_time(panels, unit, draw, names):
     kinds, colours = [kind for kind in KINDS if any(kind == one[2] for one in stretches)], {}
     for colour in dict.fromkeys(KINDS[kind] for kind in kinds):
         colours[", ".join(names.get(kind, kind) for kind in kinds if KINDS[kind] == colour)] = colour
-    return _drawing(*_with_legend(y + 38, list(colours), colours, name), marks)
+    return _drawing(*_with_legend(y + 38, list(colours), colours), marks)
 
 
 def passes(panels, unit):
@@ -147,18 +144,18 @@ def passes(panels, unit):
     return _over_time(drawn, unit, _boxes, {})
 
 
-def _stretches(lane, left, scale, y, name):
+def _stretches(lane, left, scale, y):
     marks = []
     for start, stop, kind, words in lane:
         x, wide, colour = left + start * scale, (stop - start) * scale, KINDS[kind]
-        marks.append(block(x, y + 3, max(wide - 1, 0.6), 20, colour, name if colour in STRIPED else None))
+        marks.append(block(x, y + 3, max(wide - 1, 0.6), 20, colour, HERE if colour in STRIPED else None))
         if 0 < 7 * len(str(words)) < wide:
             ink = "ink" if colour == "idle" else "paper"
             marks.append(text(x + wide / 2, y + 17, words, "middle", 11, ink, colour != "idle"))
     return marks
 
 
-def _boxes(lane, left, scale, y, name):
+def _boxes(lane, left, scale, y):
     """Many boxes in few marks: a path for each colour, one for the lines below, and one group of numbers."""
     paths, below, numbers = {}, [], []
     for start, stop, kind, microbatch, later in lane:
@@ -169,7 +166,7 @@ def _boxes(lane, left, scale, y, name):
             below.append(f"M{round(10 * x)} {10 * y + 240}{long}")
         if 8 * len(str(microbatch)) < wide:
             numbers.append(f'<text x="{number(x + wide / 2)}" y="{y + 17}">{microbatch}</text>')
-    marks = [strokes(bar, 20, colour, name if colour in STRIPED else None) for colour, bar in paths.items()]
+    marks = [strokes(bar, 20, colour, HERE if colour in STRIPED else None) for colour, bar in paths.items()]
     look = f'font-size="11" font-weight="600" text-anchor="middle" style="fill:{shade("paper")}"'
     return [*marks, *([strokes(below, 3, "ink")] if below else []), f"<g {look}>{''.join(numbers)}</g>"]
 
@@ -185,14 +182,14 @@ def holders(rows, of="rank"):
     """
     count = max(len(held) for _, _, held in rows if not isinstance(held, str))
     left = 20 + max(7.4 * max(len(label) for label, *_ in rows), 6.2 * max(len(note) for _, note, _ in rows))
-    gap, name = (WIDTH - left) / count, _name("held", rows)
+    gap = (WIDTH - left) / count
     marks, y = (
         [text(left + (rank + 0.5) * gap, 16, f"{of} {rank}", "middle", 12) for rank in range(count)],
         24,
     )
     for label, note, held in rows:
         if isinstance(held, str):
-            marks += [block(left + 4, y + 3, WIDTH - left - 14, 20, "comm", name)]
+            marks += [block(left + 4, y + 3, WIDTH - left - 14, 20, "comm", HERE)]
             marks += [text(left + count * gap / 2, y + 17, held, "middle", 12, "paper", True)]
             marks += [text(left - 8, y + 17, label or note, "end", 12, "ink-soft")]
             y += 30
@@ -205,7 +202,7 @@ def holders(rows, of="rank"):
             at = left + (rank + 0.5) * gap - wide * size / 2
             marks += _matrix(at, y + 3, size, matrix, f"rank-{rank % 8}")
         y += max(size * high, 34) + 12
-    return _drawing(y, name, marks)
+    return _drawing(y, marks)
 
 
 def _matrix(x, y, size, matrix, fill):
