@@ -11,6 +11,7 @@ from built_book import ROOT
 
 from allranks import averaging, explorers
 from allranks.averaging import POINTS
+from allranks.explorers.averaging import START
 from allranks.explorers.controls import Choice, Integer, Scale, settings
 
 FIRST_PAGE = "book/index.html"
@@ -56,7 +57,7 @@ def distance(given: dict) -> float:
     """How far the ranks end from one process, by the package."""
     sizes = averaging.split(len(POINTS), given["ranks"], given["extra"])
     ways = ((sizes, given["way"]), ([sum(sizes)], "mean"))
-    path, alone = (averaging.descend(POINTS, *each, given["rate"], given["step"]) for each in ways)
+    path, alone = (averaging.descend(POINTS, *each, given["rate"], given["step"], START) for each in ways)
     return averaging.apart(path, alone)[-1]
 
 
