@@ -20,7 +20,7 @@ import inspect
 import operator
 import pickle
 import sys
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, resolve_bases
 
 import cloudpickle
 
@@ -90,7 +90,8 @@ class Unpickler(pickle.Unpickler):
 
 def _make_skeleton(make, metaclass, name, bases, *rest):
     """Make a class by cloudpickle's `make`, without the hooks that ran when it was defined."""
-    notebooks = [base for each in bases for base in inspect.getmro(each) if base.__module__ == "__main__"]
+    resolved = resolve_bases(bases)  # `NamedTuple` and `Generic[T]` stand for classes
+    notebooks = [base for each in resolved for base in inspect.getmro(each) if base.__module__ == "__main__"]
     hooks = {base: vars(base)["__init_subclass__"] for base in notebooks if "__init_subclass__" in vars(base)}
     for base in hooks:
         base.__init_subclass__ = classmethod(lambda cls: None)
