@@ -77,7 +77,8 @@ def test_a_line_holds_sixty_to_eighty_letters(opened):
 
 def test_imports_wait_until_they_are_asked_for_by_key_or_by_their_address(opened):
     page = opened()
-    box, cell = page.locator(".ar-imports"), page.locator("#imports-cell")
+    cell = page.locator("#imports-cell")
+    box = page.locator(".ar-imports", has=cell)
     assert box.count() == 1 and not cell.is_visible()
     box.locator("summary").press("Enter")
     assert "import torch" in cell.inner_text()
@@ -87,7 +88,7 @@ def test_imports_wait_until_they_are_asked_for_by_key_or_by_their_address(opened
 
 def test_the_picture_that_opens_a_page_stands_before_the_claim_and_its_code_waits(opened):
     page = opened("notebooks/pipeline_parallel/gpipe.html")
-    picture, claim = page.locator(".tag_opening img").bounding_box(), page.locator(".claim").bounding_box()
+    picture, claim = page.locator(".tag_opening svg").bounding_box(), page.locator(".claim").bounding_box()
     assert page.locator("article h1").bounding_box()["y"] < picture["y"] < claim["y"]
     code = page.locator(".tag_opening .cell_input")
     assert not code.is_visible()

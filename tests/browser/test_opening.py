@@ -81,7 +81,7 @@ def test_a_hub_is_remembered_changed_and_forgotten(chapter):
 
 def test_a_wrong_address_is_explained_and_not_kept(chapter):
     set_hub(chapter, "http://hub.example.edu")
-    assert "begins with https://" in chapter.get_by_role("alert").inner_text()
+    assert "begins with https://" in chapter.locator("#ar-hub-problem[role=alert]").inner_text()
     assert chapter.get_by_label("On your JupyterHub").get_attribute("aria-invalid") == "true"
     assert chapter.evaluate(STORED) is None
 

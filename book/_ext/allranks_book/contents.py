@@ -78,9 +78,13 @@ def source(name: str) -> Path:
 
 
 def first_words(name: str) -> str:
-    """The text at the top of a page, heading and needs in it."""
+    """The text at the top of a page, heading and needs in it: an opening picture may stand between them."""
     text = source(name).read_text(encoding="utf-8")
-    return "".join(json.loads(text)["cells"][0]["source"]) if source(name).suffix == ".ipynb" else text
+    if source(name).suffix != ".ipynb":
+        return text
+    return "\n".join(
+        "".join(c["source"]) for c in json.loads(text)["cells"][:3] if c["cell_type"] == "markdown"
+    )
 
 
 def without_detours(needs: dict[str, tuple[str, ...]]) -> dict[str, list[str]]:
