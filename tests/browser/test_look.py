@@ -88,7 +88,10 @@ def test_imports_wait_until_they_are_asked_for_by_key_or_by_their_address(opened
 
 def test_the_picture_that_opens_a_page_stands_before_the_claim_and_its_code_waits(opened):
     page = opened("notebooks/pipeline_parallel/gpipe.html")
-    picture, claim = page.locator(".tag_opening svg").bounding_box(), page.locator(".claim").bounding_box()
+    picture, claim = (
+        page.locator(".tag_opening .ar-figure").bounding_box(),
+        page.locator(".claim").bounding_box(),
+    )
     assert page.locator("article h1").bounding_box()["y"] < picture["y"] < claim["y"]
     code = page.locator(".tag_opening .cell_input")
     assert not code.is_visible()
