@@ -161,10 +161,12 @@ def test_pictures_say_their_size_and_are_there_when_they_are_near(visit):
 
 def test_stored_figures_are_drawn(visit):
     figures = visit.page.locator("figure.ar-plotly")
+    visit.page.evaluate(FOLD, True)  # a figure may stand in a section that goes deeper
     for index in range(figures.count()):
         figures.nth(index).scroll_into_view_if_needed()
         figures.nth(index).locator("svg.main-svg").first.wait_for()
         assert figures.nth(index).locator("[role=img]").get_attribute("aria-label")
+    visit.page.evaluate(FOLD, False)
 
 
 def test_is_walked_through_as_a_lecture(visit):
