@@ -22,6 +22,7 @@ def missing_parts(notebook):
         if not present(notebook):
             yield None, f"is a chapter without {part}"
     yield from one_ignored_output(notebook)
+    yield from pictures_without_a_caption(notebook)
 
 
 def _text(notebook):
@@ -45,14 +46,26 @@ def _nodes(notebook, kind):
     return [node for tree in _trees(notebook) for node in ast.walk(tree) if isinstance(node, kind)]
 
 
-def _draws_the_opening(cell):
-    return cell.cell_type == "code" and "opening" in cell.metadata.get("tags", [])
+def _draws(cell):
+    """Whether the stored outputs of a cell of code have a picture that is no explorer."""
+    return any(
+        {"image/png", "image/svg+xml"} & set(output.get("data", {}))
+        and "explorer" not in output.get("metadata", {}).get("image/svg+xml", {})
+        for output in cell.outputs
+    )
 
 
 def _first_screen(notebook):
-    """The cells before the imports: one of text, or two with a cell tagged `opening` between, which draws."""
-    cells = notebook.cells
-    return cells[:3] if len(cells) > 2 and _draws_the_opening(cells[1]) else cells[:1]
+    """The cells before the imports: the title with a question, a picture, and the claim."""
+    return notebook.cells[:3]
+
+
+def opens_with_a_picture(notebook):
+    """An explorer is one too."""
+    return any(
+        cell.cell_type == "code" and "opening" in cell.metadata.get("tags", []) and cell.outputs
+        for cell in notebook.cells[1:2]
+    )
 
 
 def opens_with_a_title(notebook):
@@ -65,11 +78,11 @@ def opens_with_a_title(notebook):
     )
 
 
-def imports_come_second(notebook):
-    second = next(iter(notebook.cells[len(_first_screen(notebook)) :]), None)
-    if second is None or second.cell_type != "code":
+def imports_follow_the_claim(notebook):
+    following = next(iter(notebook.cells[len(_first_screen(notebook)) :]), None)
+    if following is None or following.cell_type != "code":
         return False
-    body = ast.parse(second.source).body
+    body = ast.parse(following.source).body
     return bool(body) and isinstance(body[0], ast.Import | ast.ImportFrom)
 
 
@@ -119,9 +132,17 @@ def one_ignored_output(notebook):
         )
 
 
+def pictures_without_a_caption(notebook):
+    for cell in _code(notebook):
+        caption = cell.metadata.get("mystnb", {}).get("figure", {}).get("caption")
+        if _draws(cell) and not caption:
+            yield cell.id, "draws a picture without a caption: give its metadata mystnb.figure.caption"
+
+
 PARTS = {
     "a title cell with a claim (**Claim** or `:class: claim`), *You need* and *Runs in*": opens_with_a_title,
-    "imports in its second cell, or after its opening": imports_come_second,
+    "a picture that opens it: a cell tagged `opening` between the title and the claim": opens_with_a_picture,
+    "imports in the cell after its claim": imports_follow_the_claim,
     "all of its imports in that cell": imports_nowhere_else,
     "a question to predict (an admonition with `:class: predict`)": asks_for_a_prediction,
     "an assert": asserts_something,

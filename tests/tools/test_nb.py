@@ -341,8 +341,11 @@ def test_every_tag_of_a_cell_and_every_cell_is_compared(package):
 
 # ---- a chapter has every part ----
 
+CAPTION = {"figure": {"caption": "Both are 2."}, "image": {"alt": "Two bars of 2."}}
 CHAPTER = {
-    "title": text("# Title\n**Claim**: 1 + 1 = 2. *You need* nothing. *Runs in* 1 s, no GPU."),
+    "title": text("# Title\nHow many?"),
+    "opening": code("from allranks import plots\nplots.bars(rows)", [image()], ["opening"], mystnb=CAPTION),
+    "claim": text("**Claim**: 1 + 1 = 2. *You need* nothing. *Runs in* 1 s, no GPU."),
     "imports": code("import torch"),
     "predict": text("```{admonition} Predict\n:class: predict\nHow many?\n```"),
     "assertion": code("assert ring(1) == 2"),
@@ -362,32 +365,33 @@ def test_a_whole_chapter_misses_nothing():
 
 
 def test_a_claim_may_be_an_admonition():
-    title = text(
-        "# Title\n:::{admonition} Claim\n:class: claim\n1 + 1 = 2\n:::\n*You need* nothing. *Runs in* 1 s."
-    )
-    assert list(missing_parts(chapter(title=title))) == []
+    claim = text(":::{admonition} Claim\n:class: claim\n1 + 1 = 2\n:::\n*You need* nothing. *Runs in* 1 s.")
+    assert list(missing_parts(chapter(claim=claim))) == []
 
 
-def opened(tags):
-    picture = code("from allranks import plots\nplots.parts(rows)", tags=tags)
-    rest = text("**Claim**: 1 + 1 = 2. *You need* nothing. *Runs in* 1 s, no GPU.")
-    return notebook(text("# Title\nHow many?"), picture, rest, *list(CHAPTER.values())[1:])
+def test_an_explorer_may_open_a_chapter_and_needs_no_caption():
+    drawn = display({"image/svg+xml": {"explorer": "mesh"}}, **{"image/svg+xml": "<svg></svg>"})
+    assert list(missing_parts(chapter(opening=code("explorers.show('mesh')", [drawn], ["opening"])))) == []
 
 
-def test_a_picture_may_stand_before_the_claim_and_imports_what_it_draws_with():
-    assert list(missing_parts(opened(["opening"]))) == []
-    assert len(list(missing_parts(opened([])))) == 2
+def test_each_picture_has_a_caption():
+    drawn = chapter(assertion=code("assert ring(1) == 2\nplots.bars(rows)", [image()]))
+    assert [what for _, what in missing_parts(drawn)] == [
+        "draws a picture without a caption: give its metadata mystnb.figure.caption"
+    ]
 
 
 @pytest.mark.parametrize(
     "changes, part",
     [
-        ({"title": text("# Title\n*You need* nothing. *Runs in* 1 s.")}, "a claim"),
-        ({"title": text("# Title\n**Claim**: 2. *Runs in* 1 s.")}, "*You need*"),
-        ({"title": text("# Title\n**Claim**: 2. *You need* nothing.")}, "*Runs in*"),
+        ({"claim": text("*You need* nothing. *Runs in* 1 s.")}, "a claim"),
+        ({"claim": text("**Claim**: 2. *Runs in* 1 s.")}, "*You need*"),
+        ({"claim": text("**Claim**: 2. *You need* nothing.")}, "*Runs in*"),
         ({"title": code("import torch")}, "a title cell"),
-        ({"imports": text("Imports.")}, "imports in its second cell"),
-        ({"imports": code("x = 1")}, "imports in its second cell"),
+        ({"opening": code("plots.bars(rows)", [image()], mystnb=CAPTION)}, "a picture that opens it"),
+        ({"opening": code("rows = {}", tags=["opening"])}, "a picture that opens it"),
+        ({"imports": text("Imports.")}, "imports in the cell after"),
+        ({"imports": code("x = 1")}, "imports in the cell after"),
         ({"assertion": code("import os\nassert os")}, "all of its imports"),
         ({"predict": text("How many?")}, "a question to predict"),
         ({"assertion": None}, "an assert"),
@@ -403,10 +407,8 @@ def test_a_missing_part_is_named(changes, part):
 
 
 def test_every_part_of_a_chapter_can_be_missed():
-    reported = {
-        what for _, what in missing_parts(notebook(text("Nothing."), code("x = 1"), code("import os")))
-    }
-    assert reported == {f"is a chapter without {part}" for part in PARTS}
+    bare = notebook(text("Nothing."), code("x = 1"), text("Nothing."), code("x = 2"), code("import os"))
+    assert {what for _, what in missing_parts(bare)} == {f"is a chapter without {part}" for part in PARTS}
 
 
 def test_one_output_of_a_chapter_may_be_ignored():
