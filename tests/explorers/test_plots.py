@@ -383,6 +383,11 @@ def test_passes_stand_at_their_time_and_a_later_stage_of_a_rank_is_underlined():
     assert ">0</text>" in plain.svg
 
 
+def test_a_drawing_is_the_same_where_numbers_differ_in_their_last_bits():
+    one, other = (plots.bars({"a": {"x": x, "y": 1}}, "s").svg for x in (0.1 + 0.2, 0.3))
+    assert one == other and 'id="drawing-' in one
+
+
 def test_streams_call_kinds_by_other_names():
     panels = {"one": {"compute": [(0, 2, "forward", ""), (2, 3, "idle", "")]}}
     drawing = plots.streams(panels, "s", {"forward": "trains"})
