@@ -377,6 +377,7 @@ HERE = {
     "plan.rates.generation": choice("a100", "h100", "gb200", "mi300x"),
     "plan.rates.width": choice("16", "8", "mx"),
     "plan.rates.(experts|chunked)": choice(False, True),
+    "plan.rates.card": choice(None, "h100-500w"),
     "plan.rates.constants": st.just("plan.reached.FITTED"),
     "plan.*.accelerator": key_of(table("hardware", "ACCELERATORS")).map(
         lambda name: f"hardware.ACCELERATORS[{name}]"
