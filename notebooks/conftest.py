@@ -1,12 +1,26 @@
-"""What is a notebook's right answer under NCCL's rules? The stored one.
+"""How nbval runs the notebooks: kernels on Unix sockets, and NCCL's rules if asked.
 
-But what fails may say so in other words. With ALLRANKS_RULES=nccl every `launch`
-of a notebook holds its ranks to the rules (see `allranks.nccl`).
+With ALLRANKS_RULES=nccl every `launch` holds its ranks to the rules (see
+`allranks.nccl`). The right answer is the stored one still, but what fails may say
+so in other words.
 """
 
 import os
 
+import nbval.kernel
 import pytest
+from jupyter_client.manager import KernelManager
+from kernel.sockets import sockets
+
+
+def on_sockets(**given):
+    """The manager of a kernel to which no other process can take the ports."""
+    return KernelManager(**given, **sockets())
+
+
+def pytest_configure():
+    """Give nbval, which has no setting for it, kernels on Unix sockets."""
+    nbval.kernel.KernelManager = on_sockets
 
 
 def failures(outputs):

@@ -15,6 +15,7 @@ import labs
 from anatomy import is_chapter, missing_parts
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
+from kernel.sockets import sockets
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from normal_form import COLOUR, dumps, loads, normalise, problems, with_small_pictures
@@ -88,7 +89,8 @@ def run(path):
 
 def _execute(notebook, folder):
     # The kernel of this environment, not a python3 that the user may have registered elsewhere.
-    kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    specs = KernelSpecManager(kernel_dirs=[])
+    kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs, **sockets())
     client = NotebookClient(
         notebook,
         km=kernel,

@@ -16,8 +16,10 @@ class Kernel:
     def __init__(self, timeout=30, **environment):
         from jupyter_client.manager import KernelManager  # those who only look for leftovers need no Jupyter
 
+        from .sockets import sockets
+
         self.timeout = timeout
-        self.manager = KernelManager(kernel_name="python3")
+        self.manager = KernelManager(kernel_name="python3", **sockets())
         self.environment = environment
 
     def __enter__(self):
