@@ -6,7 +6,6 @@ A stored traceback keeps the frames of the notebook's own cells and the error: f
 paths and line numbers of one machine.
 """
 
-import ast
 import base64
 import io
 import itertools
@@ -15,7 +14,9 @@ import re
 from pathlib import Path
 
 import nbformat
+from cell_names import cell_names, name_cells
 from PIL import Image
+from tracebacks import frames_name_their_cells
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -26,8 +27,6 @@ MAX_BYTES = 150_000  # beside the pictures of explorers
 MAX_CODE_LINES = 25
 MIN_ALT_LENGTH = 20
 
-SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}.*)?")
 COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 IMAGE = re.compile(r"image/(png|jpeg|gif|svg\+xml)")
 TABLE = re.compile(r"^(\|.*\|)\n\|[-: |]+\|$", re.MULTILINE)
@@ -67,7 +66,7 @@ def normalise(notebook):
         )
         if cell.cell_type == "code":
             cell.outputs = _merged_streams(map(_normal_output, cell.outputs))
-    _name_cells(notebook.cells)
+    name_cells(notebook.cells)
 
 
 def with_small_pictures(notebook):
@@ -115,43 +114,6 @@ def _merged_streams(outputs):
             run = run[:1]
         merged.extend(run)
     return merged
-
-
-def _name_cells(cells):
-    taken = set()
-    for cell in cells:
-        name = cell.get("id", "")
-        if name in taken or RANDOM_ID.fullmatch(name) or not SLUG.fullmatch(name):
-            name = _fresh(_slug_of(cell), taken | {other.get("id") for other in cells})
-        cell.id = name
-        taken.add(name)
-
-
-def _fresh(slug, taken):
-    numbered = (f"{slug}-{n}" for n in itertools.count(2))
-    return next(name for name in itertools.chain([slug], numbered) if name not in taken)
-
-
-def _slug_of(cell):
-    """The heading or first words of a text, the first thing defined, imported or named by code."""
-    if cell.cell_type == "code":
-        words = _first_name(cell.source)
-    else:
-        heading = re.search(r"^#+ (.+)$", cell.source, re.MULTILINE)
-        words = heading.group(1) if heading else cell.source
-    slug = "-".join(re.findall(r"[a-z0-9]+", words.lower())[:6]).lstrip("0123456789-")
-    return slug[:50].rstrip("-") or cell.cell_type
-
-
-def _first_name(source):
-    try:
-        nodes = list(ast.walk(ast.parse(source)))
-    except SyntaxError:
-        return source
-    defined = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    imported = ["imports" for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    named = [node.id for node in nodes if isinstance(node, ast.Name)]
-    return [*defined, *imported, *named, "code"][0]
 
 
 # ---- checking it: each rule yields (cell id or None, what is wrong and what to do) ----
@@ -215,16 +177,6 @@ def notebook_metadata(notebook):
     if notebook.metadata != NOTEBOOK_METADATA:
         wrong = sorted(k for k in notebook.metadata if notebook.metadata[k] != NOTEBOOK_METADATA.get(k))
         yield None, f"has other metadata than the normal form ({', '.join(wrong) or 'missing'}); run it again"
-
-
-def cell_names(notebook):
-    seen = set()
-    for cell in notebook.cells:
-        if RANDOM_ID.fullmatch(cell.id) or not SLUG.fullmatch(cell.id):
-            yield cell.id, "is named at random; give it an id of lowercase words and hyphens, or run it again"
-        if cell.id in seen:
-            yield cell.id, "shares its id with another cell; give it another"
-        seen.add(cell.id)
 
 
 def cell_metadata(notebook):
@@ -319,7 +271,15 @@ def table_headers(notebook):
                 )
 
 
-RULES = [notebook_metadata, cell_names, cell_metadata, execution_counts, table_headers, each_explorer_once]
+RULES = [
+    notebook_metadata,
+    cell_names,
+    cell_metadata,
+    execution_counts,
+    frames_name_their_cells,
+    table_headers,
+    each_explorer_once,
+]
 CELL_RULES = [
     code_length,
     repeatable_outputs,

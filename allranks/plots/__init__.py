@@ -1,7 +1,7 @@
 """How is what was computed or measured shown? These functions draw; they compute nothing.
 
-Each module draws one kind of answer: curves, timelines, shares of a whole, graphs, samples, servers, traces;
-`drawings` draws in the palette of the page.
+Each module draws one kind of answer: curves, timelines, exchanges, shares of a whole, graphs, samples, servers,
+traces; `drawings` draws in the palette of the page.
 """
 
 from allranks.plots.curves import (
@@ -23,24 +23,13 @@ from allranks.plots.curves import (
 from allranks.plots.diagrams import letters
 from allranks.plots.dots import published_runs
 from allranks.plots.drawings import bars, holders, passes, streams
+from allranks.plots.exchanges import calls, entered, messages, queues
 from allranks.plots.graphs import blocks, cuts, networks, owned, rank_groups, who_sends_to_whom
 from allranks.plots.recorded import attempts, traces
 from allranks.plots.samples import pictures
-from allranks.plots.serving import break_even, grouped, token_times
+from allranks.plots.serving import break_even, grouped, served, token_times
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
-from allranks.plots.timelines import (
-    PHASES,
-    calls,
-    entered,
-    gantt,
-    held_over_time,
-    kept_over_a_step,
-    lanes,
-    messages,
-    queues,
-    served,
-    timeline,
-)
+from allranks.plots.timelines import PHASES, gantt, held_over_time, kept_over_a_step, lanes, timeline
 
 __all__ = [
     "PHASES",

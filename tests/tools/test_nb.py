@@ -117,6 +117,24 @@ def test_a_traceback_keeps_the_frames_of_the_notebook_only():
     assert made.cells[0].outputs[0].traceback == [frames[0], frames[1], frames[3]]
 
 
+RANK = "rank 1 raised\n  Cell In[2], line 2, in step\n    raise ValueError\n  ValueError"
+KERNEL = "Cell In[2], line 2, in step()\n      1 def step():\n----> 2     raise ValueError\n"
+
+
+@pytest.mark.parametrize("frame", [RANK, KERNEL])
+@pytest.mark.parametrize("inserted, right", [([], True), ([code()], False), ([text("prose")], True)])
+def test_a_traceback_names_the_cell_whose_line_it_shows(frame, inserted, right):
+    step = code("def step():\n    raise ValueError")
+    made = notebook(code(), *inserted, step, code("step()", [error(frame)], tags=["raises-exception"]))
+    assert ["where other code stands now" in what for what in found(made)] == [True] * (not right)
+
+
+@pytest.mark.parametrize("frame", ["Cell In[9], line 1", "ranks 0, 1: Cell In[1], line 2, in step"])
+def test_a_traceback_names_no_line_that_does_not_exist(frame):
+    made = notebook(code(), code("step()", [stream(frame)]))
+    assert ["where other code stands now" in what for what in found(made)] == [True]
+
+
 def test_pieces_of_a_stream_are_reported_and_joined_by_run():
     made = notebook(code("show()"))
     made.cells[0].outputs = [stream("a\n"), stream("b\n"), stream("c\n", "stderr"), stream("d\n")]
