@@ -1,7 +1,7 @@
 """How is what was computed or measured shown? These functions draw; they compute nothing.
 
-Each module draws one kind of answer: curves, timelines, exchanges, shares of a whole, graphs, samples, servers,
-traces; `drawings` draws in the palette of the page.
+Each module draws one kind of answer: curves, timelines, exchanges, shares of a whole, graphs, samples,
+servers, traces; `drawings` draws in the palette of the page.
 """
 
 from allranks.plots.curves import (
