@@ -7,6 +7,7 @@ from importlib import import_module
 CONCERNS = [
     "changes",
     "citing",
+    "code_lines",
     "deeper",
     "descriptions",
     "explorers",
