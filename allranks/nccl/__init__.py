@@ -17,7 +17,7 @@ raises `RuleBroken`, with one sentence that names rank, operation and rule.
 | No two ranks on one device. | user guide, Creating a communicator |
 
 What it cannot show: kernels, the time of anything, hangs inside NCCL, what two streams of one GPU do to each
-other. A program that it passes may still be wrong on NCCL; one that it refuses is wrong there.
+other. A program that it passes may still be wrong on NCCL; one that it refuses is not safe there.
 """  # noqa: E501
 
 from .kernels import communicators, create, enforce, leave
