@@ -35,6 +35,8 @@ RAW_MATH = r"""() => {
   }
   return found;
 }"""
+SCROLLING_CODE = """() => [...document.querySelectorAll(".bd-article .cell_input pre")]
+  .filter(code => code.scrollWidth > code.clientWidth + 1).map(code => code.textContent.slice(0, 80))"""
 OPEN_ALL = """() => {
   document.querySelectorAll(".toggle-hidden").forEach(box => box.classList.remove("toggle-hidden"));
   document.querySelectorAll("details.ar-deeper").forEach(section => section.setAttribute("open", ""));
@@ -216,3 +218,4 @@ def test_is_accessible(visit, width, theme, request):
 def test_fits_a_phone(visit):
     visit.page.set_viewport_size({"width": 390, "height": 850})
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert visit.page.evaluate(SCROLLING_CODE) == [], "these lines of code are read only sideways"

@@ -9,6 +9,9 @@ from pygments.formatters import HtmlFormatter
 from sphinx.highlighting import PygmentsBridge
 
 FITS = 36  # letters of a line on the narrowest phone
+OPENS = re.compile(
+    r'(<span class="[op]">[.(\[{]+</span>)'
+)  # where a long call may break
 COLUMNS = re.compile(r"\S {2,}(?!#)\S")  # spaces that align, not those before a comment
 
 
@@ -30,6 +33,8 @@ def spanned(source):
     for (kind, html), text in zip(lines, texts, strict=True):
         if kind == 1 and len(text) > FITS:
             indentation = len(text) - len(text.lstrip())
+            if max(map(len, text.split())) > FITS - indentation:
+                html = OPENS.sub(r"\1<wbr>", html)
             html = f'<span class="{kind_of_line}" style="--i:{indentation}">{html}</span>'
         yield kind, html
 
