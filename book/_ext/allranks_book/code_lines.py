@@ -9,9 +9,7 @@ from pygments.formatters import HtmlFormatter
 from sphinx.highlighting import PygmentsBridge
 
 FITS = 36  # letters of a line on the narrowest phone
-OPENS = re.compile(
-    r'(<span class="[op]">[.(\[{]+</span>)'
-)  # where a long call may break
+OPENS = re.compile(r'(<span class="[op]">[.(\[{]+</span>)')  # where a long call may break
 COLUMNS = re.compile(r"\S {2,}(?!#)\S")  # spaces that align, not those before a comment
 
 
