@@ -97,7 +97,7 @@ def priced(
     (Narayanan et al. 2021, section 4.1). bubble: `flushed_bubble`, as of 1F1B or, with chunks, interleaved
     1F1B, for pieces of the most layers, with their communication: exact where pieces are equal. data:
     `memory.zero_windows`. optimizer: its states read and written, gradients read and weights written, at the
-    memory's bandwidth.
+    memory's bandwidth; and, if `rates.added`, the gradients of each micro-batch read and added to their sum.
     balanced: whether the last stage has fewer layers because it has the logits too, so that no stage is
     slower than it must be; memory is still counted for even stages.
     overlap: the share of compute beside which communication runs, where it can (`plan.overlap`); with 0 all
@@ -158,12 +158,15 @@ def priced(
     replicas = cp * dp if stage >= 1 else 1
     mine = loads[0] / replicas + loads[1] / max(1, replicas // ep)
     slack = 0.0 if rates is None else rates.slack * math.log2(layout.devices)
+    added = 0
+    if rates is not None and rates.added and stage < 3 and m > 1:
+        added = m * (recipe.weights + 2 * recipe.gradients) * sum(loads)
     hidden *= 1 - (0.0 if rates is None else rates.contention)
     took = Parts(
         m * work.compute, m * work.repeated,
         max(0.0, m * (work.slowest - work.compute - work.repeated)) + slack * m * work.slowest,
         tensor, context, total.expert, pipeline, bubble, data - hidden,
-        touched * mine / accelerator.bandwidth,
+        (touched * mine + added) / accelerator.bandwidth,
     )  # fmt: skip
     return took, total
 
