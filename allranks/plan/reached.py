@@ -57,7 +57,8 @@ def rates(stack, generation, width="16", *, experts=False, chunked=None, card=No
     stack: one of `STACKS`, a source of published runs. generation: "a100", "h100" …; width: "16", "8", "mx"
     or "4" bits of the products' inputs, "row" for 8 with a scale a row. experts: of a mixture. chunked:
     whether products are cut into chunks to hide communication; None: as the stack does. card: "h100-500w", a
-    card of less power than its generation has; None: of as much. constants: to use instead of `FITTED`.
+    card of less power than its generation has, or "a100-80gb early", on slower hosts; None: as usual.
+    constants: to use instead of `FITTED`.
     """
     one_of("generation", generation, sorted(PRODUCT))
     one_of("stack", stack, STACKS if constants is FITTED else [stack])

@@ -2,7 +2,7 @@
 
 from .measured import Collective, Run, collectives, machine, runs, seconds, setup, unknown
 from .order import groups, order, ordered, spread
-from .predict import Prediction, kendall, kind, memory_error, predicted, predictions
+from .predict import Prediction, kendall, kind, memory_error, predicted, predictions, unprinted
 from .stacks import STACKS, Stack
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "setup",
     "spread",
     "unknown",
+    "unprinted",
 ]

@@ -149,17 +149,26 @@ def first_layers(model, stages):
     return min(found, key=max)[0]
 
 
+def unprinted(run):
+    """What `prepared` has to choose, as the source does not print it: of "micro-batch" and "pieces", a tuple.
+
+    pieces: chunks of a stage, which Megatron-Bridge prints for some of its pipelines only.
+    """
+    pieces = run.source == "megatron-bridge" and run.pp > 1 and run.vp is None
+    return ("micro-batch",) * (not run.mbs) + ("pieces",) * pieces
+
+
 @cache
 def prepared(run):
-    """As `ready`, with what the source does not print: the micro-batch, and Megatron-Bridge's chunks.
+    """As `ready`, with what is `unprinted`: its authors tuned it, so we take the fastest that fits.
 
-    Their authors tuned both, so we take the fastest that fit, by the committed constants.
+    The fastest by the committed constants, of which some are fitted to these runs too.
     """
     (model, layout, accelerator), options = ready(run)
     sequences = layout.microbatch * layout.microbatches
-    batches = [layout.microbatch] if run.mbs else divisors(sequences)
-    unprinted = run.source == "megatron-bridge" and run.pp > 1 and run.vp is None
-    pieces = divisors(model.layers // layout.pp) if unprinted else [layout.chunks]
+    missing = unprinted(run)
+    batches = divisors(sequences) if "micro-batch" in missing else [layout.microbatch]
+    pieces = divisors(model.layers // layout.pp) if "pieces" in missing else [layout.chunks]
     found = [
         price(
             model, layout._replace(microbatch=b, microbatches=sequences // b, chunks=v), accelerator,

@@ -226,6 +226,19 @@ def test_gradients_of_each_micro_batch_are_added_at_the_bandwidth_of_memory():
     assert took[0]._replace(optimizer=0) == took[1]._replace(optimizer=0)
 
 
+def test_what_a_source_does_not_print_is_chosen_by_the_planner(made):
+    missing = {each.run.id: published.unprinted(each.run) for each in made[0]}
+    assert missing["playbook-0001"] == () and missing["narayanan-0001"] == ("micro-batch",)
+    assert set(missing.values()) == {(), ("micro-batch",), ("pieces",)}
+    for each in made[0]:
+        asked = published.setup(each.run)[1]
+        chosen = each.plan.layout
+        if "micro-batch" not in missing[each.run.id]:
+            assert chosen.microbatch == asked.microbatch
+        if "pieces" not in missing[each.run.id]:
+            assert chosen.chunks == asked.chunks
+
+
 def made_up(*runs):
     """Predictions of the layouts "a", "b" … from (layout, predicted seconds, measured seconds)."""
     return {
