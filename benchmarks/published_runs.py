@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import mean, median
 
 from allranks import published
+from allranks.plan.fitted import FITTED
 from allranks.plan.reached import names
-from allranks.published.predict import LIKE, WIDTHS, has_experts, kendall, step_of
+from allranks.published.predict import LIKE, WIDTHS, card_of, has_experts, step_of
 
 HERE = Path(__file__).parent
 START = {
@@ -28,6 +29,7 @@ START = {
     "contention": 0.3,
     "contention flat": 0.3,
     "card h100-500w": 1.0,
+    "card a100-80gb early": 1.0,
     "slack": 0.004,
 }
 
@@ -44,7 +46,7 @@ def fit():
                 run.generation,
                 WIDTHS[run.dtype],
                 has_experts(run),
-                run.hardware,
+                card_of(run),
             )
             for meaning, name in named.items():
                 plain = run.generation in ("a100", "h100") and WIDTHS[run.dtype] == "16"
@@ -63,7 +65,8 @@ def fit():
         errors = [math.log(step_of(run, now).seconds / measured) for run, measured in rows]
         return numpy.array(errors + [0.05 * each for each in x])
 
-    found = least_squares(residuals, [0.0] * len(start), loss="soft_l1", f_scale=0.08, max_nfev=12)
+    guess = [math.log(FITTED.get(name, value) / value) for name, value in start.items()]
+    found = least_squares(residuals, guess, loss="soft_l1", f_scale=0.08, max_nfev=12)
     written = [
         '"""Made by `python benchmarks/published_runs.py fit`: `reached` says what each constant is."""'
     ]
@@ -110,29 +113,33 @@ def row(members):
 
 
 def orders(made):
-    """τ of the layouts within each group of runs that differ in layout only, of three layouts or more."""
-    groups = OrderedDict()
-    for each in made:
-        run = each.run
-        key = (run.source, run.model, run.hardware, run.gpus, run.gbs, run.dtype, run.seq, run.heads)
-        if published.kind(run) == "dense":
-            groups.setdefault(key, {}).setdefault(each.plan.layout, []).append(each)
-    lines, found = ["| group | layouts | Kendall's τ |", "|---|---|---|"], []
-    for key, layouts in groups.items():
-        if len(layouts) >= 3:
-            pairs = [(some[0].seconds, median(each.measured for each in some)) for some in layouts.values()]
-            found.append((len(pairs), kendall(pairs)))
-            lines.append(f"| {key[0]}, {key[1]}, {key[3]} devices | {len(pairs)} | {found[-1][1]:.2f} |")
-    pairs = [n * (n - 1) / 2 for n, _ in found]
-    τ = sum(n * τ for n, (_, τ) in zip(pairs, found, strict=True)) / sum(pairs)
-    return "\n".join([*lines, f"| **all {sum(pairs):.0f} pairs** | | {τ:.2f} |"])
+    """τ of the layouts within each group of runs that differ in layout only, of three layouts or more.
+
+    And of those pairs that differ by more than repeated measurements do.
+    """
+    found = published.groups(made)
+    apart = published.spread(found)
+    lines = ["| group | layouts | Kendall's τ | pairs further apart | τ of these |", "|---|---|---|---|---|"]
+    for key, layouts in found.items():
+        right, pairs = published.ordered(layouts)
+        clear, further = published.ordered(layouts, apart)
+        τ, other = 2 * right / pairs - 1, f"{2 * clear / further - 1:.2f}" if further else ""
+        lines.append(
+            f"| {key[0]}, {key[1]}, {key[2]} devices | {len(layouts)} | {τ:.2f} | {further} | {other} |"
+        )
+    (τ, pairs), (clear, further) = published.order(found), published.order(found, apart)
+    lines.append(f"| **all {pairs} pairs** | | {τ:.2f} | {further} | {clear:.2f} |")
+    lines.append(f"\nRepeated measurements differ by up to {apart:.1%}.")
+    return "\n".join(lines)
 
 
 def memories(made):
     groups = OrderedDict()
     for each in made:
         if each.run.memory_gib:
-            groups.setdefault(each.run.source, []).append(published.memory_error(each))
+            kind = published.kind(each.run)
+            where = each.run.source + ("" if kind == "dense" else f", {kind}")
+            groups.setdefault(where, []).append(published.memory_error(each))
     lines = ["| memory: source | runs | mean error | median | bias |", "|---|---|---|---|---|"]
     for source, errors in groups.items():
         sizes = [abs(error) for error in errors]

@@ -11,7 +11,9 @@ from collections import namedtuple
 from .. import memory
 from ..inputs import one_of
 
-FIELDS = "product attention traffic stack launch misaligned wire hop call bucket chunked contention slack"
+FIELDS = (
+    "product attention traffic stack launch misaligned wire hop call bucket chunked contention slack added"
+)
 
 
 class Rates(namedtuple("Rates", FIELDS)):
@@ -27,7 +29,8 @@ class Rates(namedtuple("Rates", FIELDS)):
     (at least, for each rank): the larger. chunked: of the communication in tensor and context parallelism
     that backward does not hide, the share that products cut into chunks hide. contention: seconds by which a
     second of hidden gradients and weights slows down the compute beside it. slack: by what the slowest of
-    twice as many devices takes longer.
+    twice as many devices takes longer. added: whether a kernel of its own adds the gradients of each
+    micro-batch to their sum; if not, the product that makes them does.
     """
 
 

@@ -26,6 +26,7 @@ HOPS = {"playbook": 3.2}  # 45 µs on EFA instead of 14, from the Playbook's ban
 BUCKETS = {"playbook": (50e6, 0), "torchtitan": (25e6, 0)}  # bytes in a collective: torch's default
 BUCKET = (80e6, 2e6)  # Megatron-Core's: 40 million parameters, or a million for each rank if that is more
 FUSED = ("dgxc", "nemo", "megatron-bridge", "automodel", "megascale")  # few, large kernels a layer
+ADDED = ("bigscience", "narayanan", "playbook")  # a kernel of its own sums gradients over micro-batches
 CHUNKED = ("dgxc", "nemo", "megatron-bridge", "megascale")  # products in chunks beside communication
 FLAT = ("llm-foundry",)  # torch's first FSDP, which gathers flat units
 NEWER = {"h200": "h100", "b300": "blackwell", "gb200": "blackwell", "gb300": "blackwell", "b200": "blackwell"}
@@ -56,7 +57,8 @@ def rates(stack, generation, width="16", *, experts=False, chunked=None, card=No
     stack: one of `STACKS`, a source of published runs. generation: "a100", "h100" …; width: "16", "8", "mx"
     or "4" bits of the products' inputs, "row" for 8 with a scale a row. experts: of a mixture. chunked:
     whether products are cut into chunks to hide communication; None: as the stack does. card: "h100-500w", a
-    card of less power than its generation has; None: of as much. constants: to use instead of `FITTED`.
+    card of less power than its generation has, or "a100-80gb early", on slower hosts; None: as usual.
+    constants: to use instead of `FITTED`.
     """
     one_of("generation", generation, sorted(PRODUCT))
     one_of("stack", stack, STACKS if constants is FITTED else [stack])
@@ -68,5 +70,5 @@ def rates(stack, generation, width="16", *, experts=False, chunked=None, card=No
         constants[name["launch"]],
         constants["misaligned"], WIRE, HOPS.get(stack, 1.0), CALL, BUCKETS.get(stack, BUCKET),
         constants["chunked"] if chunked else 0.0, constants[name["contention"]],
-        constants["slack"],
+        constants["slack"], stack in ADDED,
     )  # fmt: skip

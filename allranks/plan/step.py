@@ -9,7 +9,7 @@ import math
 from collections import namedtuple
 
 from .. import memory, topology, transformer
-from ..inputs import quantity, whole
+from ..inputs import one_of, quantity, whole
 from ..interleaving import flushed_bubble
 from ..memory.states import ZERO, recipe_of
 from ..topology.tokens import expert_seconds, expert_traffic
@@ -97,7 +97,7 @@ def priced(
     (Narayanan et al. 2021, section 4.1). bubble: `flushed_bubble`, as of 1F1B or, with chunks, interleaved
     1F1B, for pieces of the most layers, with their communication: exact where pieces are equal. data:
     `memory.zero_windows`. optimizer: its states read and written, gradients read and weights written, at the
-    memory's bandwidth.
+    memory's bandwidth; and, if `rates.added`, the gradients of each micro-batch read and added to their sum.
     balanced: whether the last stage has fewer layers because it has the logits too, so that no stage is
     slower than it must be; memory is still counted for even stages.
     overlap: the share of compute beside which communication runs, where it can (`plan.overlap`); with 0 all
@@ -110,9 +110,7 @@ def priced(
     if max(efficiency, overlap, attended) > 1:
         listed = f"{efficiency}, {overlap} and {attended}"
         raise ValueError(f"efficiency, overlap and attended must be at most 1, not {listed}")
-    if dtype not in accelerator.peak:
-        listed = ", ".join(repr(each) for each in sorted(accelerator.peak))
-        raise ValueError(f"dtype on {accelerator.name} must be one of {listed}, not {dtype!r}")
+    one_of(f"dtype on {accelerator.name}", dtype, sorted(accelerator.peak))
     whole("devices_per_node", devices_per_node)
     why = illegal(model, layout, sequence_parallel)
     if why:
@@ -146,9 +144,13 @@ def priced(
     )  # fmt: skip
     total = Communication(*sent, data)
     tensor = total.tensor - hidden_tensor(model, layout, total.tensor, sequence_parallel, speed, overlap)
-    context = total.context
+    context, slack, added = total.context, 0, 0
     if rates is not None:
         tensor, context = (1 - rates.chunked) * tensor, (1 - rates.chunked) * context
+        hidden *= 1 - rates.contention
+        slack = rates.slack * math.log2(layout.devices)
+        if rates.added and stage < 3 and m > 1:
+            added = m * (recipe.weights + 2 * recipe.gradients) * sum(loads)
     pipeline = total.pipeline - hidden_pipeline(layout, total.pipeline, m * work.slowest, overlap)
 
     inside_layers = tensor + context + total.expert
@@ -157,13 +159,11 @@ def priced(
     touched = recipe.gradients + recipe.weights + 2 * recipe.optimizer
     replicas = cp * dp if stage >= 1 else 1
     mine = loads[0] / replicas + loads[1] / max(1, replicas // ep)
-    slack = 0.0 if rates is None else rates.slack * math.log2(layout.devices)
-    hidden *= 1 - (0.0 if rates is None else rates.contention)
     took = Parts(
         m * work.compute, m * work.repeated,
         max(0.0, m * (work.slowest - work.compute - work.repeated)) + slack * m * work.slowest,
         tensor, context, total.expert, pipeline, bubble, data - hidden,
-        touched * mine / accelerator.bandwidth,
+        (touched * mine + added) / accelerator.bandwidth,
     )  # fmt: skip
     return took, total
 

@@ -1,7 +1,8 @@
 """What have others measured, and does the planner predict it? 635 published runs, each with its source."""
 
 from .measured import Collective, Run, collectives, machine, runs, seconds, setup, unknown
-from .predict import Prediction, kendall, kind, memory_error, predicted, predictions
+from .order import groups, order, ordered, spread
+from .predict import Prediction, kendall, kind, memory_error, predicted, predictions, unprinted
 from .stacks import STACKS, Stack
 
 __all__ = [
@@ -11,14 +12,19 @@ __all__ = [
     "Run",
     "Stack",
     "collectives",
+    "groups",
     "kendall",
     "kind",
     "machine",
     "memory_error",
+    "order",
+    "ordered",
     "predicted",
     "predictions",
     "runs",
     "seconds",
     "setup",
+    "spread",
     "unknown",
+    "unprinted",
 ]

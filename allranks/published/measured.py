@@ -5,6 +5,7 @@ each source counts and what its software does.
 """
 
 import csv
+import re
 import zlib
 from collections import namedtuple
 from functools import cache
@@ -25,7 +26,11 @@ MEASURED = FIELDS.split()[25:30]
 HERE = Path(__file__).parent
 
 BLACKWELL = "NVIDIA, GB200 NVL72 and DGX B300 data sheets"
+HBM2E = "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: 96 GB of HBM2e, 2.4 TB/s, 500 W"
 OTHERS = {  # what the book's own table of hardware does not have
+    "h100-500w": accelerator("h100")._replace(
+        name="h100-500w", memory=96e9, bandwidth=2.4e12, source=HBM2E, date="2024"
+    ),
     "gb200": Accelerator(
         "gb200", 186e9, 8e12, {"fp4": 10e15, "fp8": 5e15, "bf16": 2.5e15}, BLACKWELL, "2024"
     ),
@@ -36,7 +41,7 @@ OTHERS = {  # what the book's own table of hardware does not have
         "gb300", 279e9, 8e12, {"fp4": 15e15, "fp8": 5e15, "bf16": 2.5e15}, BLACKWELL, "2025"
     ),
 }
-LIKE = {"h100-500w": "h100", "v100-16gb": "v100-32gb"}
+LIKE = {"v100-16gb": "v100-32gb"}
 MACHINES = {  # generation, links inside and between nodes, devices that share the inner one
     "v100": ("v100", "nvlink-2", "infiniband-edr", 4),
     "a100": ("a100", "nvlink-3", "infiniband-hdr", 8),
@@ -132,7 +137,7 @@ def setup(run):
     gated = run.model.lower().startswith(("llama", "qwen", "gpt oss", "gpt-oss", "playbook"))
     model = decoder(
         run.layers, run.hidden, run.heads, run.vocab, run.seq, kv_heads=run.kv_heads or run.heads,
-        feed_forward=run.ffn, gated=gated, tied=run.source in ("playbook", "llm-foundry", "bigscience"),
+        feed_forward=run.ffn, gated=gated, tied=_tied(run),
         biases=not gated, learned_positions=False, experts=experts[0], active_experts=experts[1],
         head_width={"Qwen3": 128, "GPT O": 64, "GPT-O": 64}.get(run.model[:5]),
     )  # fmt: skip
@@ -153,6 +158,13 @@ def setup(run):
         "fused": stack.fused, "dropout": stack.dropout,
     }  # fmt: skip
     return model, each, machine(run), options
+
+
+def _tied(run):
+    """Whether the output layer is the embedding: nanotron's benchmark ties it below 10,000 columns."""
+    if run.source == "playbook":  # scripts/scaling_benchmarks.py, create_config
+        return run.ffn < 10_000
+    return run.source in ("llm-foundry", "bigscience", "bigscience-1b3")
 
 
 def _stage(zero):
@@ -184,6 +196,9 @@ def unknown(run):
         return "states sharded within a node only"
     if "SUSPECT" in (run.notes or "") and "MFU" not in run.notes:
         return "the layout contradicts the number of devices"
+    accumulated = re.search(r"grad accum (\d+)", run.notes or "")
+    if accumulated and int(accumulated[1]) * run.dp * run.mbs != run.gbs:
+        return "the micro-batches contradict the batch"
     ranks = run.tp * run.pp * (run.cp or 1)
     if run.ep and run.ep > run.gpus // (run.tp * run.pp):
         return "experts spread over the tensor-parallel ranks too"

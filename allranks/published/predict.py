@@ -5,11 +5,12 @@ from collections import OrderedDict, namedtuple
 from functools import cache
 
 from ..hardware import Link
-from ..memory import in_flight, stage_layers, training_bytes
+from ..memory import ddp_bucket_bytes, in_flight, stage_layers, training_bytes
 from ..memory.states import recipe_of
 from ..plan import divisors, parts, price, rates
 from ..plan.fitted import FITTED
 from ..plan.step import Parts
+from ..transformer import layer_parameters
 from .measured import runs, seconds, setup, unknown
 from .stacks import STACKS
 
@@ -21,6 +22,7 @@ NETWORKS = {  # bytes/s of a device, where the source prints another network tha
     ("fms-fsdp", "a100"): 6.25e9,  # 400 Gbit/s a node
     ("fms-fsdp", "h100"): 12.5e9,  # 800 Gbit/s a node
 }
+IMPROVED = 767  # the line from which BigScience's chronicle tells of faster hosts
 STALLED = 3  # % of MFU below which a run of the Playbook counts as stalled
 
 
@@ -53,31 +55,40 @@ def kind(run):
 def memory_error(prediction):
     """How much more memory than printed the planner expects, as the prediction's source defines memory.
 
-    Beside `memory.training_bytes` a rank of the last stage holds the logits and their gradient in 2 bytes,
-    and the gradient in 4, when the loss is computed: 8 bytes for each. The stack adds what its `Stack` says.
+    Beside `memory.training_bytes` a rank of the last stage holds logits while it computes the loss, of which
+    4 bytes each are counted there. The stack adds what its `Stack` says.
     """
     run, stack = prediction.run, STACKS[prediction.run.source]
     (model, layout, _), options = ready(run)
-    logits = 8 * layout.microbatch * model.sequence * model.vocabulary / (layout.tp * layout.cp)
-    recipe = recipe_of(stack.recipe)
+    pp, stages = layout.pp, {0, min(1, layout.pp - 1), layout.pp - 1}
+    if stack.first:
+        stages = {0}
+        model = model._replace(layers=pp * first_layers(model, pp))  # as many on each stage as on the first
+    recipe = recipe_of(options["recipe"])
     if run.dtype == "bf16" and stack.summed:
-        recipe = recipe._replace(gradients=recipe.gradients + 4, gradient_copy=0)
+        recipe = recipe._replace(gradients=6, gradient_copy=0)
+    tokens = layout.microbatch * model.sequence / layout.cp
+    logits = (stack.loss - 4) * tokens * model.vocabulary / layout.tp
     most = 0
-    for stage in sorted({0, min(1, layout.pp - 1), layout.pp - 1}):
-        held = training_bytes(
+    for stage in sorted(stages):
+        found = training_bytes(
             model, microbatch=layout.microbatch, data_parallel=layout.dp, tensor_parallel=layout.tp,
-            pipeline_parallel=layout.pp, context_parallel=layout.cp, expert_parallel=layout.ep,
+            pipeline_parallel=pp, context_parallel=layout.cp, expert_parallel=layout.ep,
             zero_stage=layout.zero_stage, recomputation=layout.recomputation, chunks=layout.chunks,
             microbatches=layout.microbatches, stage=stage, recipe=recipe,
             sequence_parallel=options["sequence_parallel"], dropout=options["dropout"],
             fused=options["fused"],
-        ).total  # fmt: skip
+        )  # fmt: skip
+        held = found.total
         if stack.gathered:
-            layers = stage_layers(model.layers, layout.pp, layout.chunks)[stage]
-            alive = in_flight(stage, layout.pp, layout.microbatches, layout.chunks) * layers
-            tokens = layout.microbatch * model.sequence / layout.cp
+            alive = 1
+            if layout.recomputation != "full":
+                layers = stage_layers(model.layers, pp, layout.chunks)[stage]
+                alive = in_flight(stage, pp, layout.microbatches, layout.chunks) * layers
             held += 4 * tokens * model.hidden * (1 - 1 / layout.tp) * alive
-        most = max(most, held + (logits if stage == layout.pp - 1 else 0))
+        if run.source == "playbook" and layout.zero_stage == 0 and layout.dp > 1:
+            held += ddp_bucket_bytes(found.parameters)
+        most = max(most, held + (logits if stage == pp - 1 else 0))
     return (most + stack.outside) / (run.memory_gib * stack.unit) - 1
 
 
@@ -93,8 +104,18 @@ def rates_of(run, **constants):
     source = LIKE.get(run.source, run.source)
     return rates(
         source, run.generation, WIDTHS[run.dtype], experts=has_experts(run), chunked=chunked,
-        card=run.hardware, **constants,
+        card=card_of(run), **constants,
     )  # fmt: skip
+
+
+def card_of(run):
+    """The card whose speed a run has: that of its hardware, but for BigScience's first weeks.
+
+    "A100s PCI-Express/NUMA was improved today", says the chronicle on 25 February 2022, "thus do not compare
+    today's numbers to yesterday's" (chronicles-prequel.md, line 767).
+    """
+    early = run.source == "bigscience" and int(run.where.partition(":")[2]) < IMPROVED
+    return "a100-80gb early" if early else run.hardware
 
 
 def ready(run):
@@ -106,20 +127,48 @@ def ready(run):
     if run.source == "playbook":  # nanotron hides gradients only where torch's DDP reduces them: without ZeRO
         options["overlap"] = 1.0 if layout.zero_stage == 0 else 0.0
         options["recipe"], options["balanced"] = "megatron-18", True
+    if run.source == "torchtitan":  # it reduces in 4 bytes, and with a pipeline keeps what it gathered
+        options["recipe"] = "megatron-18"
+        if layout.pp > 1:
+            layout = layout._replace(zero_stage=1)
+    if "is uneven" in (run.notes or ""):  # BigScience: 78 layers as eleven times 7, and 1 before the output
+        options["balanced"] = True
     return (model, layout, accelerator), options
+
+
+def first_layers(model, stages):
+    """Layers of the first stage where stages are balanced: by their products, the output layer's among them.
+
+    So nanotron divides a model (models/base.py, build_model).
+    """
+    if stages == 1:
+        return model.layers
+    head = model.vocabulary * model.hidden / layer_parameters(model)
+    lasts = range(model.layers // stages + 1)
+    found = [(-(-(model.layers - last) // (stages - 1)), last + head) for last in lasts]
+    return min(found, key=max)[0]
+
+
+def unprinted(run):
+    """What `prepared` has to choose, as the source does not print it: of "micro-batch" and "pieces", a tuple.
+
+    pieces: chunks of a stage, which Megatron-Bridge prints for some of its pipelines only.
+    """
+    pieces = run.source == "megatron-bridge" and run.pp > 1 and run.vp is None
+    return ("micro-batch",) * (not run.mbs) + ("pieces",) * pieces
 
 
 @cache
 def prepared(run):
-    """As `ready`, with what the source does not print: the micro-batch, and Megatron-Bridge's chunks.
+    """As `ready`, with what is `unprinted`: its authors tuned it, so we take the fastest that fits.
 
-    Their authors tuned both, so we take the fastest that fit, by the committed constants.
+    The fastest by the committed constants, of which some are fitted to these runs too.
     """
     (model, layout, accelerator), options = ready(run)
     sequences = layout.microbatch * layout.microbatches
-    batches = [layout.microbatch] if run.mbs else divisors(sequences)
-    unprinted = run.source == "megatron-bridge" and run.pp > 1 and run.vp is None
-    pieces = divisors(model.layers // layout.pp) if unprinted else [layout.chunks]
+    missing = unprinted(run)
+    batches = divisors(sequences) if "micro-batch" in missing else [layout.microbatch]
+    pieces = divisors(model.layers // layout.pp) if "pieces" in missing else [layout.chunks]
     found = [
         price(
             model, layout._replace(microbatch=b, microbatches=sequences // b, chunks=v), accelerator,

@@ -3,13 +3,15 @@
 import re
 from pathlib import Path
 from statistics import mean, median
+from types import SimpleNamespace
 
 import pytest
 
 from allranks import plan, published, transformer
 from allranks.hardware import ACCELERATORS, LINKS
 from allranks.plan.layer import product_seconds
-from allranks.published.predict import kendall
+from allranks.plan.step import most_parameters, work_of_stages
+from allranks.published.predict import card_of, first_layers, kendall, ready
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,13 +101,17 @@ def test_dense_runs_are_predicted_within_what_the_book_says(made):
         assert mean(sizes) < most and median(sizes) < middle
 
 
-def test_memory_as_the_source_defines_it(made):
+@pytest.mark.parametrize(
+    "source, runs, most",
+    [("bigscience", 40, 0.1), ("bigscience-1b3", 11, 0.15), ("torchtitan", 4, 0.17), ("playbook", 47, 0.15)],
+)
+def test_memory_as_the_source_defines_it(made, source, runs, most):
     sizes = [
         abs(published.memory_error(each))
         for each in made[0]
-        if each.run.source == "bigscience" and each.run.memory_gib
+        if each.run.source == source and each.run.memory_gib and published.kind(each.run) == "dense"
     ]
-    assert len(sizes) == 40 and mean(sizes) < 0.1
+    assert len(sizes) == runs and mean(sizes) < most
 
 
 def test_bandwidths_of_large_messages_inside_a_node():
@@ -160,3 +166,112 @@ def test_kendall_counts_pairs_in_order():
     assert kendall([(1, 10), (2, 20), (3, 30)]) == 1
     assert kendall([(1, 30), (2, 20), (3, 10)]) == -1
     assert kendall([(1, 10), (2, 30), (3, 20)]) == pytest.approx(1 / 3)
+
+
+def run_of(id):
+    return next(run for run in published.runs() if run.id == id)
+
+
+def test_a_batch_that_contradicts_its_micro_batches_is_not_predicted():
+    """The Playbook prints 128 micro-batches of 1 on 32 replicas, and 256 sequences a step."""
+    contradicted = [
+        run for run in published.runs() if "contradict the batch" in (published.unknown(run) or "")
+    ]
+    assert [(run.dp, run.mbs, run.notes, run.gbs) for run in contradicted] == [(32, 1, "grad accum 128", 256)]
+
+
+def test_the_card_of_a_run_is_the_one_that_its_source_describes():
+    """torchtitan's H100s have 96 GB at 2.4 TB/s; BigScience's hosts became faster on 25 February 2022."""
+    card = published.machine(run_of("torchtitan-0011"))
+    assert (card.memory, card.bandwidth) == (96e9, 2.4e12)
+    assert card.peak == ACCELERATORS["h100"].peak
+    assert card_of(run_of("bigscience-0054")) == "a100-80gb early"
+    assert card_of(run_of("bigscience-0070")) == "a100-80gb"
+    assert card_of(run_of("playbook-0001")) == "h100"
+
+
+def test_nanotron_ties_small_models_and_balances_stages_by_products():
+    small, large = (published.setup(run_of(f"playbook-{number}"))[0] for number in ("0048", "0106"))
+    assert small.tied and not large.tied
+    assert first_layers(small, 1) == 28 and first_layers(small, 2) == 16
+    assert first_layers(large, 8) == 5
+
+
+def test_a_pipeline_of_torchtitan_gathers_weights_once_a_step():
+    """apply_fsdp keeps the weights of a stage gathered, as in ZeRO-1, and reduces gradients of 4 bytes."""
+    for id, stage in (("torchtitan-0011", 3), ("torchtitan-0016", 1)):
+        (_, layout, _), options = ready(run_of(id))
+        assert layout.zero_stage == stage and options["recipe"] == "megatron-18"
+
+
+def test_uneven_stages_are_those_that_the_source_describes():
+    """BigScience: 78 layers on 12 stages, "the last stage has 1 block, while the rest have 7"."""
+    (model, layout, _), options = ready(run_of("bigscience-0093"))
+    work = work_of_stages(model, layout, (1.0, 2.0), 0.0, (0.0, 0.0), options["balanced"])
+    assert work.slowest == 4 * 7
+    assert "balanced" not in ready(run_of("bigscience-0070"))[1]
+
+
+def test_gradients_of_each_micro_batch_are_added_at_the_bandwidth_of_memory():
+    (model, layout, accelerator), options = ready(run_of("narayanan-0001"))
+    with_kernel = plan.rates("narayanan", "a100")
+    assert with_kernel.added and not plan.rates("dgxc", "h100").added
+    took = [
+        plan.parts(model, layout, accelerator, rates=rates, **options)
+        for rates in (with_kernel, with_kernel._replace(added=False))
+    ]
+    parameters = sum(most_parameters(model, layout))
+    moved = layout.microbatches * (2 + 2 + 2) * parameters
+    assert took[0].optimizer - took[1].optimizer == pytest.approx(moved / accelerator.bandwidth)
+    assert took[0]._replace(optimizer=0) == took[1]._replace(optimizer=0)
+
+
+def test_what_a_source_does_not_print_is_chosen_by_the_planner(made):
+    missing = {each.run.id: published.unprinted(each.run) for each in made[0]}
+    assert missing["playbook-0001"] == () and missing["narayanan-0001"] == ("micro-batch",)
+    assert set(missing.values()) == {(), ("micro-batch",), ("pieces",)}
+    for each in made[0]:
+        asked = published.setup(each.run)[1]
+        chosen = each.plan.layout
+        if "micro-batch" not in missing[each.run.id]:
+            assert chosen.microbatch == asked.microbatch
+        if "pieces" not in missing[each.run.id]:
+            assert chosen.chunks == asked.chunks
+
+
+def made_up(*runs):
+    """Predictions of the layouts "a", "b" … from (layout, predicted seconds, measured seconds)."""
+    return {
+        name: [
+            SimpleNamespace(seconds=predicted, measured=measured)
+            for layout, predicted, measured in runs
+            if layout == name
+        ]
+        for name in dict.fromkeys(layout for layout, _, _ in runs)
+    }
+
+
+def test_order_counts_pairs_that_repeated_measurements_can_tell_apart():
+    layouts = made_up(("a", 1, 10), ("a", 1, 10.2), ("b", 2, 10.3), ("c", 3, 9))
+    assert published.ordered(layouts) == (1, 3)
+    assert published.spread({"one": layouts}) == pytest.approx(0.02)
+    assert published.ordered(layouts, apart=0.02) == (0, 2)
+    assert published.order({"one": layouts}) == (pytest.approx(-1 / 3), 3)
+    assert published.order({"one": layouts}, apart=0.02) == (-1, 2)
+
+
+def test_groups_differ_in_layout_only(made):
+    groups = published.groups(made[0])
+    assert len(groups) == 16
+    for layouts in groups.values():
+        runs = [prediction.run for repeats in layouts.values() for prediction in repeats]
+        assert len(layouts) >= 3
+        assert len({(run.layers, run.hidden, run.gbs, run.gpus, card_of(run)) for run in runs}) == 1
+
+
+def test_layouts_that_differ_by_more_than_repeats_are_in_the_measured_order(made):
+    groups = published.groups(made[0])
+    apart = published.spread(groups)
+    assert 0.02 < apart < 0.03
+    assert published.order(groups)[0] > 0.6
+    assert published.order(groups, apart)[0] > 0.7
