@@ -1,4 +1,4 @@
-"""The exercise of the chapter The vocabulary, cut: a whole model in slices."""
+"""The exercise of the chapter Cutting the vocabulary: a whole model in slices."""
 
 import torch
 import torch.distributed as dist
