@@ -26,9 +26,9 @@ def test_every_code_cell_formula_and_table_has_an_address(chapter, site):
     assert expected == {name for name in ids if name.endswith("-cell")}
     names = {cell["id"] for cell in cells}
     for kind, class_ in (("eq", r'<div class="math'), ("table", r'<table class="table')):
-        anchors = [found for name in set(ids) if (found := re.fullmatch(rf"(.+)-{kind}-\d+", name))]
+        found = [re.fullmatch(rf"(.+)-{kind}-\d+", name) for name in set(ids)]
+        anchors = [one for one in found if one and one[1] in names]  # a heading may name a paper's table 1
         assert len(anchors) == len(re.findall(class_, text))
-        assert {found[1] for found in anchors} <= names
     ours = re.findall(r'class="headerlink" href="#([^"]+)"', text)
     assert [name for name in ours if ids.count(name) != 1] == []
 

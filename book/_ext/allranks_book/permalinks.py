@@ -20,6 +20,7 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 LINES_OF_A_CELL = 10_000  # myst-nb counts lines so: cell n of a notebook starts at (n + 1) · 10,000
+CAPTION_LINK = re.compile(r'<a class="headerlink" href="#id\d+" title="Link to this image">[^<]*</a>')
 KINDS = {nodes.math_block: ("eq", "formula"), nodes.table: ("table", "table")}
 
 
@@ -89,9 +90,15 @@ def check_ids(app, pagename: str, templatename: str, context: dict, doctree) -> 
             logger.warning("%s: two places have the id %r; rename the cell or the heading", pagename, name)
 
 
+def one_link_an_output(app, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Take Sphinx's own link from each caption: its number changes, and the output has ours."""
+    context["body"] = CAPTION_LINK.sub("", context.get("body", ""))
+
+
 def setup(app) -> None:
     """Add ids and links when a page is written."""
     app.connect("doctree-resolved", add_links)
+    app.connect("html-page-context", one_link_an_output)
     app.connect("html-page-context", check_ids, priority=600)
     app.add_css_file("permalinks.css", priority=900)
     app.add_js_file("permalinks.js", defer="defer")
