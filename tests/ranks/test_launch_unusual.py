@@ -76,7 +76,7 @@ async def later(x):
 )
 def test_an_object_or_a_partial_that_is_called_as_a_coroutine_is_refused(fn, name):
     error = failure(fn, kind=TypeError)
-    assert f"and {name} is a generator or coroutine function" in str(error)
+    assert f"but {name} is a generator or coroutine function" in str(error)
 
 
 @functools.singledispatch
