@@ -15,25 +15,25 @@ def main(arguments=None):
     """
     parser = argparse.ArgumentParser(prog="python -m allranks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    grade = commands.add_parser("grade", help="points for handed-in labs, as JSON and CSV")
-    grade.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a notebook, or a folder of them")
+    grade = commands.add_parser("grade", help="grade labs that were handed in, as JSON and CSV")
+    grade.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a notebook or a folder of notebooks")
     grade.add_argument("--out", type=Path, default=Path("marks"), help="the folder to write to (marks)")
-    grade.add_argument("--workers", type=_positive(int), default=None, help="at a time (cores + 1)")
-    grade.add_argument("--seed", type=int, help="of inputs and weights, to grade again alike (in marks.json)")
-    nbgrader = commands.add_parser("nbgrader", help="solved labs as assignments that nbgrader can generate")
-    otter = commands.add_parser("otter", help="the tests of solved labs, from which Otter makes a grader")
+    grade.add_argument("--workers", type=_positive(int), default=None, help="labs at a time (cores + 1)")
+    grade.add_argument("--seed", type=int, help="of inputs and weights, to repeat a grading (in marks.json)")
+    nbgrader = commands.add_parser("nbgrader", help="export solved labs as nbgrader assignments")
+    otter = commands.add_parser("otter", help="export the tests of solved labs for an Otter grader")
     for export in (nbgrader, otter):
         export.add_argument("notebooks", nargs="+", type=Path, metavar="SOLVED", help="a solved lab")
         export.add_argument("--out", type=Path, default=Path(), help="the course's folder (.)")
-    submit = commands.add_parser("submit", help="what the grader says of a lab, and the file to hand in")
+    submit = commands.add_parser("submit", help="grade a lab, and write the file to hand in")
     submit.add_argument("notebook", type=Path, metavar="NOTEBOOK")
-    stuck = commands.add_parser("hang", help="who is to blame, by the flight recorder's dumps of all ranks")
+    stuck = commands.add_parser("hang", help="say which rank is to blame, from flight recorder dumps")
     stuck.add_argument("dumps", nargs="*", default=[hang.FOLDER], metavar="FILE", help="or folder (hang)")
-    stuck.add_argument("--last", type=_positive(int), default=8, help="collectives to show of each rank (8)")
+    stuck.add_argument("--last", type=_positive(int), default=8, help="collectives shown for each rank (8)")
     for command in (grade, submit):
         command.add_argument("--timeout", type=_positive(float), default=60, help="seconds for a task (60)")
-    trace = commands.add_parser("trace", help="what the torch.profiler traces of all ranks say together")
-    trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, one a rank, or a folder of them")
+    trace = commands.add_parser("trace", help="say which rank the others wait for, from profiler traces")
+    trace.add_argument("files", nargs="+", metavar="FILE", help="a trace of a rank, or a folder of traces")
     trace.add_argument("--out", type=Path, metavar="FILE", help="write one trace of all ranks, for Perfetto")
     options = parser.parse_args(arguments)
     commands = {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace}
@@ -58,7 +58,7 @@ def _grade(options):
 
     missing = [path for path in options.notebooks if not Path(path).exists()]
     if missing:
-        print(f"There is no {', no '.join(missing)}: give notebooks, or folders of them.", file=sys.stderr)
+        print(f"Not found: {', '.join(missing)}. Give notebooks, or folders of notebooks.", file=sys.stderr)
         return 2
     sandboxed = supervisor.has_sandbox()
     if not sandboxed:

@@ -35,7 +35,7 @@ def split(count, ranks, extra=0):
     first = count // ranks + extra
     rest, others = count - first, ranks - 1
     if rest < others:
-        raise ValueError(f"extra must leave each of {ranks} ranks a point of {count}, not be {extra}")
+        raise ValueError(f"extra must leave one of {count} points to each of {ranks} ranks, not be {extra}")
     return [first] + [rest // others + (place < rest % others) for place in range(others)]
 
 

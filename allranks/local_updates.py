@@ -44,7 +44,7 @@ def fragments_of(layers, size):
     """Return fragments of `size` layers, strided: fragment k of n holds layers k, k + n, k + 2n …"""
     whole("layers", layers), whole("size", size, 1, layers)
     if layers % size:
-        raise ValueError(f"size must divide the {layers} layers, and {size} does not")
+        raise ValueError(f"size must divide the {layers} layers, not be {size}")
     count = layers // size
     return [list(range(k, layers, count)) for k in range(count)]
 

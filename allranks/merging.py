@@ -25,7 +25,9 @@ def traces_of(names, out=None):
             contents = [(one, _content(one)) for one in files if out is None or not _same(one, out)]
             mine = [(one, content) for one, content in contents if not _is_merged(content)]
             if not mine:
-                raise ValueError(f"there is no trace in {path}: a trace ends in {' or in '.join(ENDINGS)}")
+                raise ValueError(
+                    f"there is no trace in {path}: the names of traces end in {' or '.join(ENDINGS)}"
+                )
             found += mine
         else:
             found.append((path, _content(path)))
@@ -36,7 +38,7 @@ def traces_of(names, out=None):
             both = (
                 ranks[rank].name if ranks[rank].name == path.name else f"{ranks[rank].name} and {path.name}"
             )
-            raise ValueError(f"two files are of rank {rank}, {both}: give one a rank, of one run")
+            raise ValueError(f"two files are from rank {rank}, {both}: give one file a rank, from one run")
         ranks[rank] = path
     return [content for _, content in found]
 
@@ -60,19 +62,21 @@ def _content(path):
         why = (
             "ends too early: was its rank stopped while it wrote?"
             if early
-            else "is no trace: it holds no JSON"
+            else "is not a trace: it is not JSON"
         )
         raise ValueError(f"{path.name} {why}") from None
 
 
 def _read(path, content):
     if _is_merged(content):
-        raise ValueError(f"{path.name} is a merged trace: give those of the single ranks")
+        raise ValueError(f"{path.name} is a merged trace: give the traces of single ranks")
     try:
         return profiles.read(content)
     except (AttributeError, KeyError, TypeError) as error:
-        detail = f"an event has no {error}" if isinstance(error, KeyError) else "its events have another form"
-        raise ValueError(f"{path.name}: this is no trace of torch.profiler: {detail}") from None
+        detail = (
+            f"an event has no {error}" if isinstance(error, KeyError) else "its events have an unknown form"
+        )
+        raise ValueError(f"{path.name}: this is not a trace of torch.profiler: {detail}") from None
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
 
@@ -114,18 +118,16 @@ def report(traces):
 def _verdict(recorded, calls, missing):
     """Who the others wait for, in a sentence, or why nobody can be named."""
     if len(recorded) == 1:
-        return "One trace does not tell who waits for whom: give those of all ranks."
+        return "One trace does not show who waits for whom: give the traces of all ranks."
     if not calls:
-        return "No collective was recorded, so nobody is seen to wait."
+        return "No collective was recorded, so no wait can be seen."
     late = profiles.straggler(recorded)
     if late is not None:
         last = profiles.last_to_enter(recorded)
         often = f"{last.count(late)} of {len(last)}"
-        return f"The others wait for rank {late}: its collectives are the shortest, {often}."
+        return f"The others wait for rank {late}: its call is the shortest in {often} collectives."
     if missing:
-        return (
-            f"None of these ranks stands out. The others may wait for {_ranks(missing)}: look for that trace."
-        )
+        return f"None of these ranks stands out. They may all wait for {_ranks(missing)}: find that trace."
     return "No rank stands out: none spends less than half of the others' time in collectives."
 
 

@@ -225,8 +225,8 @@ def deepspeed():
 
     def load(builder, *_, **__):
         raise RuntimeError(
-            f"DeepSpeed would compile {builder.name} now, and this lab compiles nothing: its own Adam asks "
-            'for that ("torch_adam": true takes torch\'s), and so does nvme'
+            f"DeepSpeed would compile {builder.name} now, but this lab compiles nothing: DeepSpeed's Adam "
+            'needs it ("torch_adam": true takes torch\'s instead), and so does nvme'
         )
 
     OpBuilder.load = load

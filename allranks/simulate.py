@@ -41,7 +41,7 @@ def simulate(
         raise ValueError(f"kept_for_weight_grad must be a part of 1, not {kept_for_weight_grad}")
     home, orders = homes(schedule), schedule.orders
     if None in home:
-        raise ValueError(f"{schedule.name} has not every forward: schedules.check says what is missing")
+        raise ValueError(f"{schedule.name} lacks a forward: schedules.check says which")
     seconds_f = _seconds("forward", forward, schedule, home)
     seconds_b = _seconds("input_grad", input_grad, schedule, home)
     seconds_w = _seconds("weight_grad", weight_grad, schedule, home)

@@ -108,6 +108,6 @@ def furthest_apart(one, other):
     ValueError if they do not list the same operations in the same order on every rank.
     """
     if [bar[:2] for bar in one] != [bar[:2] for bar in other]:
-        raise ValueError("the two lists hold different operations, or in another order: compare one schedule")
+        raise ValueError("the two lists differ in operations or order: compare runs of one schedule")
     pairs = zip(one, other, strict=True)
     return max(abs(a - b) for mine, its in pairs for a, b in zip(mine[2:], its[2:], strict=True))

@@ -201,7 +201,7 @@ def _equal(sent, received, sender, receiver):
     """Raise `Broken` unless a message is received as what it was sent as."""
     if sent.what != received.what:
         raise Broken(
-            f"NCCL does not check that both ends of a message are equal: rank {sender} sends {sent.what} · "
+            f"NCCL does not check that both ends of a message match: rank {sender} sends {sent.what} · "
             f"rank {receiver} receives {received.what}",
             (sender, receiver),
         )
@@ -215,7 +215,7 @@ def _agree(heads):
         party[0].append(one.rank) if party else entered.append((one.words(), [one.rank]))
     if len(entered) > 1:
         parties = " · ".join([f"{_ranks_in_words(ranks)} entered {what}" for what, ranks in entered])
-        raise Broken(f"NCCL needs one collective on all ranks: {parties}", [one.rank for one in heads])
+        raise Broken(f"NCCL needs the same collective on all ranks: {parties}", [one.rank for one in heads])
     for i, sender in enumerate(heads if heads[0].parts[0].sizes else ()):
         for j, receiver in enumerate(heads):
             sent, expected = sender.parts[0].sizes[0][j], receiver.parts[0].sizes[1][i]
@@ -236,7 +236,7 @@ def _in_one_order(heads, members):
             told = " · ".join([f"{count} from rank {one.rank}" for count, one in zip(counts, both)])
             ranks = [one.rank for one in both]
             raise Broken(
-                f"NCCL needs communicators in one order on all ranks: before {both[0].words()} on "
+                f"NCCL needs communicators in the same order on all ranks: before {both[0].words()} on "
                 f"{_ranks_in_words(ranks)}, the collectives on {_ranks_in_words(members[group])} were {told}",
                 ranks,
             )

@@ -149,14 +149,14 @@ def _claim(where, paper, entry, names=None):
 def _status_has_what_it_needs(where, given):
     status = given["status"]
     if status == "quoted" and given["ours"]:
-        raise ValueError(f"{where}: what is quoted is not computed; leave out `ours`, or the status")
+        raise ValueError(f"{where}: a quoted number is not computed; leave out `ours`, or the status")
     if status != "quoted" and not given["ours"]:
-        raise ValueError(f"{where}: `ours` is missing; what cannot be computed has the status quoted")
+        raise ValueError(f"{where}: `ours` is missing; a number that is not computed has the status quoted")
     if status in ("erratum", "differs") and not given["why"]:
         raise ValueError(f"{where}: the status {status} needs a `why`")
     at = given["at"]
     if bool(given["formula"]) != bool(at):
-        raise ValueError(f"{where}: a `formula` has values to be compared `at`, and the other way round")
+        raise ValueError(f"{where}: a `formula` needs values to compare it `at`, and `at` needs a `formula`")
     if not isinstance(at, dict) or not all(isinstance(values, list) and values for values in at.values()):
         raise ValueError(f"{where}: `at` maps each letter of the formula to a list of values")
     if status != "quoted" and not given["formula"]:
@@ -196,13 +196,13 @@ def _cells(where, paper, table):
             entry[field] = str(entry[field]).replace("{row}", str(row)).replace("{column}", str(column))
         yield _claim(cell, paper, entry, {"row": rows[row], "column": columns[column]})
     for name in exceptions:
-        raise ValueError(f"{where}: there is no cell {name!r} to make an exception of")
+        raise ValueError(f"{where}: there is no cell {name!r} for an exception")
 
 
 def _only(where, entry, allowed, required=REQUIRED):
     for field in entry:
         if field not in allowed:
-            raise ValueError(f"{where}: unknown field {field!r}; there are {', '.join(allowed)}")
+            raise ValueError(f"{where}: unknown field {field!r}; the fields are {', '.join(allowed)}")
     for field in required:
         if field not in entry:
             raise ValueError(f"{where}: the field `{field}` is missing")

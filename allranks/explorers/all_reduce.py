@@ -286,5 +286,5 @@ def said(both, nbytes, links):
         )
         words += f" {at}"
         if "two_level" in both:
-            words += " The other is charged links between nodes in every round."
+            words += " The other is charged for links between nodes in every round."
     return words

@@ -17,7 +17,7 @@ TITLE = "Averaging gradients"
 
 WAYS = (
     ("mean", "averaged"),
-    ("weighted", "averaged by points"),
+    ("weighted", "weighted by points"),
     ("sum", "summed"),
     ("none", "kept apart"),
 )
@@ -194,23 +194,23 @@ def distance(run, step):
 def result(run, step):
     """How far the ranks are from one process."""
     who = "ranks" if len(run.ranks()) == 1 else "farthest rank"
-    return distance(run, step), f"from one process to the {who}, after {several(step, 'step')}"
+    return distance(run, step), f"distance from one process to the {who}, after {several(step, 'step')}"
 
 
 def insight(run, way, rate, lower):
     """What the ranks do with their gradients, and what this makes of the step, in a sentence."""
     p, sizes = len(run.sizes), run.sizes
     if way == "none":
-        return "Each rank takes the step of its own points: soon there are as many models as ranks."
+        return "Each rank follows its own points: soon there are as many models as ranks."
     if way == "sum":
         times = (
             "the mean of the ranks' gradients" if max(sizes) != min(sizes) else "the gradient of one process"
         )
-        return (
-            f"Nobody divides: the sum is {p} times {times}, as with a learning rate of {figures(p * rate)}."
-        )
+        return f"Undivided, the sum is {p} times {times}, as with a learning rate of {figures(p * rate)}."
     if way == "weighted":
-        return "Weighted by its points, each gradient counts as in one process, however they are divided."
+        return (
+            "Weighted by its points, each gradient counts as in one process, however the points are divided."
+        )
     if max(sizes) != min(sizes):
         words = f"A mean of means is not the mean: the {several(sizes[0], 'point')} of rank 0 count"
         return f"{words} as much as the {several(sizes[-1], 'point')} of rank {p - 1}."

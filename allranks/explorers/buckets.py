@@ -78,7 +78,7 @@ def insight(bucket, now, others):
         if now.communication > 1.5 * now.backward:
             words = "No other size exposes less, but the all-reduces take"
             return f"{words} {figures(now.communication / now.backward)} times as long as the backward pass."
-        return "No other size exposes less: smaller buckets pay more latencies, larger ones leave later."
+        return "No other size exposes less: smaller buckets pay more latency, larger ones leave later."
     reason = "larger buckets leave later, and less is sent while the backward pass runs"
     if now.communication > best.communication * 1.001:
         reason = f"{len(now.starts)} buckets, {len(now.starts)} times the latency of an all-reduce"
@@ -262,11 +262,12 @@ def said(sizes, buckets, now, others, until, world_size):
         f"A backward pass of {seconds(now.backward)} makes {mebibytes(sum(sizes))} of gradients, which leave "
         f"in {many} {mebibytes(max(nbytes))}. All-reduces among {world_size} ranks take "
         f"{seconds(now.communication)}: {seconds(now.hidden)} hidden, {seconds(now.exposed)} exposed, "
-        f"so that all is done after {seconds(now.end)}. Least is exposed, {seconds(others[least].exposed)}, "
-        f"with {CAPS[least][1]}; {seconds(others[-1].exposed)} with {CAPS[-1][1]}."
+        f"and everything is done after {seconds(now.end)}. The least exposed time, "
+        f"{seconds(others[least].exposed)}, comes with {CAPS[least][1]}; {CAPS[-1][1]} exposes "
+        f"{seconds(others[-1].exposed)}."
     )
     if until is not None:
         full = len([each for each in now.filled if each <= until])
         done = len([each for each in now.ends if each <= until])
-        words += f" After {seconds(until)}, {full} are full and {done} averaged."
+        words += f" After {seconds(until)}, {full} buckets are full and {done} averaged."
     return words

@@ -44,7 +44,7 @@ CONTROLS = (
     Scale("ranks", "ranks p", RANKS, 64),
     Scale("density", "top-k sends", DENSITIES, 10),
     Scale("rank", "rank of PowerSGD", powers_of_two(1, 64), 4),
-    Scale("rate", "gradients compressed", RATES, 10),
+    Scale("rate", "compression speed", RATES, 10),
     Scale("latency", "latency α", decades(1, 10_000, lambda µs: time_words(µs / 1e6)), 10),
     Choice("model", "blocks, hidden size", SIZE_WORDS, "large"),
     Choice("bits", "gradients in", ((16, "16 bits"), (32, "32 bits")), 16),
@@ -120,9 +120,9 @@ def insight(name, share, ratio, paid, dense):
     sends = f"{name} sends {figures(100 * share)} % of the bytes"
     if ratio > 1:
         most = f"{figures(1 / share)} times as fast at most"
-        return f"{sends}: {most}, {figures(ratio)} times after compressing and latencies."
-    costs = "compressing" if paid[0] >= paid[1] - dense[1] else "more latencies"
-    return f"{sends}, and is slower: {costs} takes longer than the bytes that are saved."
+        return f"{sends}: {most}, {figures(ratio)} times with compressing and latencies included."
+    costs = "compressing" if paid[0] >= paid[1] - dense[1] else "the extra latency"
+    return f"{sends}, yet it is slower: {costs} takes longer than the saved bytes would."
 
 
 def ways(width, rows):

@@ -66,7 +66,10 @@ def draw(width, *, split, causal, context_parallel, sequence, kv_heads, head_wid
         "text": said(setting, hop, sent, carried),
         "marks": marks_over(width, bottom + 38, touch),
         "handles": handles_over(width, bottom + 38, held),
-        "result": (percent(ring_efficiency(*setting)), "of the time the ranks work, if each hop waits"),
+        "result": (
+            percent(ring_efficiency(*setting)),
+            "of the time is work, if each hop waits for the slowest",
+        ),
         "insight": insight(setting),
         "steps": p + 1,
         "idle": [],
@@ -77,9 +80,9 @@ def insight(setting):
     """Why the work is equal or not, in a sentence."""
     _, p, split, causal = setting
     if p == 1:
-        return "One rank has the whole sequence, and nothing travels."
+        return "One rank has the whole sequence, and nothing is sent."
     if not causal:
-        return "Without a mask every query sees every key, and any split is equal."
+        return "Without a mask every query sees every key, so every split shares the work equally."
     if split == "zigzag":
         return "Each rank has an early and a late part of the sequence: all have the same work at each hop."
     work = rank_pairs(*setting)

@@ -43,7 +43,7 @@ def settings(controls, given):
     names = [control.name for control in controls]
     for name in given:
         if name not in names:
-            raise ValueError(f"{name} cannot be set here; what can: {', '.join(names)}")
+            raise ValueError(f"{name} is not a control here; the controls are {', '.join(names)}")
     return {control.name: allowed(control, given.get(control.name, control.value)) for control in controls}
 
 

@@ -269,9 +269,9 @@ def words(given, token):
     where += f" in {stages} stages" if stages > 1 else ""
     share = percent(getattr(token, token.bound) / token.seconds, 0)
     said = (
-        f"{dict(MODELS)[given['model']]} {where}, {many:,} sequence{'s' if many > 1 else ''} with "
-        f"{given['context']:,} tokens each: the next token takes {seconds(token.seconds)}. "
-        f"A user gets {figures(1 / token.seconds)} tokens a second; a device writes "
+        f"{dict(MODELS)[given['model']]} {where}, {many:,} sequence{'s' if many > 1 else ''} of "
+        f"{given['context']:,} tokens: the next token takes {seconds(token.seconds)}. "
+        f"A user gets {figures(1 / token.seconds)} tokens a second; a device generates "
         f"{figures(many / token.seconds / ranks / stages)}. "
         f"What takes longest is {NAMES[token.bound]}, {share} of the time: {why(given, token.bound)}. "
     )
@@ -289,7 +289,7 @@ def why(given, bound):
     if bound == "cache":
         return "each sequence reads its own, so a larger batch shares nothing"
     if bound == "arithmetic":
-        return "there are enough sequences to compute for longer than it takes to read"
+        return "with so many sequences, computing takes longer than reading"
     if ranks == 1:
         return f"{stages} messages go from stage to stage"
     if bound == "bandwidth":
@@ -304,12 +304,12 @@ def knee_words(against, points, knee):
     """Where the curve turns, in a sentence."""
     if against == "sequences":
         if knee is None:
-            return f"Up to {SEQUENCES[-1][0]:,} sequences, nothing else takes longer."
+            return f"This does not change up to {SEQUENCES[-1][0]:,} sequences."
         number, token = knee
         before = NAMES[points[0][1].bound]
         return f"The knee is at {number:,} sequences, where {NAMES[token.bound]} overtakes {before}."
     best, token = knee
-    more = "; with more, messages cost more than is saved" if best < points[-1][0] else ""
+    more = "; with more, messages cost more than they save" if best < points[-1][0] else ""
     return f"The fastest number of ranks is {best}, with {seconds(token.seconds)}{more}."
 
 

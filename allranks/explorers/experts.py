@@ -32,11 +32,11 @@ CONTROLS = (
     Scale("experts", "experts", powers_of_two(2, 16), 8),
     Integer("top_k", "experts a token k", 1, 4, 2),
     Scale("factor", "capacity factor", FACTORS, 1.25),
-    Scale("skew", "skew (0: all alike)", SKEWS, 0.5),
+    Scale("skew", "skew (0: uniform)", SKEWS, 0.5),
     Scale("ranks", "ranks", powers_of_two(1, 8), 4),
     Scale("hidden", "hidden size", powers_of_two(512, 16384), 4096),
     Integer("looked_at", "tokens of rank", 0, 7, 0),
-    Integer("seed", "draw", 1, 20, 1),
+    Integer("seed", "random seed", 1, 20, 1),
 )
 LEFT = 54
 
@@ -115,7 +115,7 @@ def chosen(width, rank, routes, kept, part):
                     marks.append(line(x + 2, y + 17, x + cell - 3, y + 2, "alarm"))
         top += 21 * len(routes[0]) + 9
     struck = sum(not each for choices in kept for each in choices)
-    marks.append(text(width, top + 8, f"struck: dropped, no room ({struck})", "end", 12, "ink-soft"))
+    marks.append(text(width, top + 8, f"struck out: dropped, no room ({struck})", "end", 12, "ink-soft"))
     return marks, top + 8
 
 

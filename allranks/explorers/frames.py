@@ -14,25 +14,25 @@ Frame = namedtuple("Frame", "question primary story")
 QUESTIONS = {
     "waiting": ("Who waits for whom, and does it ever end?", ("pattern", "ranks", "moment")),
     "all_reduce": (
-        "How do ranks reach a sum that all of them have, and what does it cost?",
+        "How do all ranks end up with the same sum, and what does it cost?",
         ("algorithm", "world_size", "step"),
     ),
     "precision": (
-        "What does a format keep of a number, and lose of it?",
+        "What does a format keep of a number, and what does it lose?",
         ("dtype", "middle", "scale"),
     ),
     "averaging": (
-        "Why do ranks that average their gradients equal one process?",
+        "Why does averaging gradients give the same model as one process?",
         ("way", "ranks", "step"),
     ),
-    "memory": ("Does this training fit, and what takes the memory?", ("model", "microbatch", "stage")),
+    "memory": ("Does this training run fit, and what takes the memory?", ("model", "microbatch", "stage")),
     "buckets": (
         "How much of the all-reduce can the backward pass hide?",
         ("bucket", "bandwidth", "moment"),
     ),
     "compression": ("When do fewer bytes take less time?", ("method", "link", "ranks")),
     "local_updates": (
-        "How fast must a link be for ranks that seldom meet?",
+        "How fast must the link be when ranks seldom meet?",
         ("every", "delay", "link"),
     ),
     "zero": ("Who holds which slice of the model, and when does it move?", ("stage", "ranks", "phase")),
@@ -51,18 +51,18 @@ QUESTIONS = {
     "experts": ("Which tokens are dropped, and how many slots are empty?", ("factor", "skew", "top_k")),
     "mesh": ("Which ranks talk to one another, and over which links?", ("axis", "order", "rank")),
     "strategies": (
-        "What does each rank hold, and what must it send, if a network is cut?",
+        "When a network is cut, what does each rank hold, and what must it send?",
         ("strategy", "step", "tokens"),
     ),
-    "roofline": ("What bounds an operation: arithmetic, or memory?", ("operation", "tokens", "device")),
+    "roofline": ("What bounds an operation: arithmetic or memory?", ("operation", "tokens", "device")),
     "layout": (
         "How should this model be divided over these devices?",
         ("tensor", "pipeline", "stage"),
     ),
     "decode": ("What bounds the time to the next token?", ("sequences", "ranks", "context")),
-    "serving": ("When does each request get its tokens, under load?", ("load", "policy", "budget")),
+    "serving": ("Under load, when does each request get its tokens?", ("load", "policy", "budget")),
     "traces": ("Which rank do the others wait for?", ("trace", "zoom", "moment")),
-    "goodput": ("How much of the time trains?", ("nodes", "rate", "save")),
+    "goodput": ("How much of the time is spent training?", ("nodes", "rate", "save")),
 }
 
 

@@ -53,11 +53,11 @@ CONTROLS = (
     Choice("against", "lower chart against", (("nodes", "nodes"), ("interval", "the interval")), "nodes"),
 )
 LOOKS = (  # a part of the time, its words, its colour
-    ("trains", "trains", "forward"),
-    ("writes", "writes checkpoints", "comm"),
-    ("repeats", "repeats lost steps", "backward-input"),
-    ("detects", "has not noticed", "rank-5"),
-    ("restarts", "restarts", "backward-weight"),
+    ("trains", "training", "forward"),
+    ("writes", "writing checkpoints", "comm"),
+    ("repeats", "redoing lost steps", "backward-input"),
+    ("detects", "noticing failures", "rank-5"),
+    ("restarts", "restarting", "backward-weight"),
 )
 TIGHT = 0.02  # below a reported bound
 LOOSE = 0.08  # beside a share that is known roughly
@@ -98,7 +98,7 @@ def draw(width, **given):
         "marks": marks_over(width, bottom, touch),
         "result": (
             percent(own.trains),
-            f"of the time trains; a failure comes every {lasting(mean_of(given))}",
+            f"of the time is spent training; a failure comes every {lasting(mean_of(given))}",
         ),
         "insight": insight(given, own),
         "idle": idle,
@@ -111,16 +111,16 @@ def insight(given, own):
     share = percent(getattr(own, part))
     interval, best = interval_of(given), failures.best(given["write"], mean_of(given))
     if part == "writes" and interval < best * 0.7:
-        return f"Saved too often: {share} of the time {says}, and the best interval is {lasting(best)}."
+        return f"Saved too often: {says} takes {share} of the time; the best interval is {lasting(best)}."
     if part == "repeats" and interval > best * 1.4:
-        return f"Saved too seldom: {share} of the time {says}, and the best interval is {lasting(best)}."
-    return f"Most of the rest, {share}, {says}: {LESS[part]}."
+        return f"Saved too seldom: {says} takes {share} of the time; the best interval is {lasting(best)}."
+    return f"Most of the rest, {share}, goes into {says}: {LESS[part]}."
 
 
 LESS = {
-    "writes": "a faster checkpoint saves this, and lets you save more often",
-    "repeats": "it is the price of the interval, and a faster checkpoint allows a shorter one",
-    "detects": "no checkpoint helps, only an alarm",
+    "writes": "a faster checkpoint shortens this, and lets you save more often",
+    "repeats": "a faster checkpoint would allow a shorter interval",
+    "detects": "no checkpoint helps, only a faster alarm",
     "restarts": "no checkpoint helps, only a faster start or fewer failures",
 }
 
@@ -260,8 +260,8 @@ def words(given, own, runs):
     best = failures.best(given["write"], mean)
     said = (
         f"{nodes:,} node{plural}, {figures(rate_of(given))} failures in a thousand node-days: one every "
-        f"{lasting(mean)}. Saved every {lasting(interval)}, {percent(own.trains)} of the time trains. "
-        f"Writing takes {percent(own.writes)}, repeating {percent(own.repeats)}, "
+        f"{lasting(mean)}. With a checkpoint every {lasting(interval)}, {percent(own.trains)} of the time "
+        f"is spent training. Writing takes {percent(own.writes)}, redoing {percent(own.repeats)}, "
         f"noticing {percent(own.detects)} and restarting {percent(own.restarts)}. "
     )
     if given["save"] != "best":
@@ -273,7 +273,7 @@ def words(given, own, runs):
 def misfits(given, apart):
     """Which runs the model does not explain at these settings, and how far it is from the first."""
     if not apart:
-        return "All runs that printed a rate fit."
+        return "All runs with a printed rate fit."
     names = [name for name, _, _ in apart]
     listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
     said = f"{listed} {'does' if len(names) == 1 else 'do'} not fit"
@@ -285,4 +285,4 @@ def misfits(given, apart):
     mean = failures.between(run.machines, run.rate)
     interval = run.interval or interval_of(given, mean)
     cost = failures.restart_for(run.share, interval, given["write"], mean)
-    return said + f"Each failure must have cost {lasting(cost, 2)} until training went on."
+    return said + f"Each failure must have cost {lasting(cost, 2)} before training went on."

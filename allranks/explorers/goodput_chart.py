@@ -50,11 +50,11 @@ def columns(width, top, against, ends, shares):
         first = (edges[turn - 1] + edges[turn]) / 2 if turn else edges[0]
         last = (edges[turn] + edges[turn + 1]) / 2 if turn + 1 < len(edges) else edges[-1]
         sets, unit = f"{against}={value}", f" node{'s' if value > 1 else ''}"
-        words = f"{words}{unit}: {percent(share)} of the time trains"
+        words = f"{words}{unit}: {percent(share)} of the time is spent training"
         if against == "interval":
             sets, words = (
                 f"save=own,interval={value}",
-                f"saved every {shares[turn][1]}: {percent(share)} trains",
+                f"saved every {shares[turn][1]}: {percent(share)} of the time is spent training",
             )
         marks.append(mark(first, top, last - first, HIGH + 20, sets, words))
     return marks

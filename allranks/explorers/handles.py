@@ -68,6 +68,6 @@ def moving(key, x, y, width, height):
 def handles_over(width, height, *parts):
     """The grips and what moves, as a picture of their own to lie over one of the same size."""
     box = f'viewBox="0 0 {number(width)} {number(height)}"'
-    label = "What can be dragged; arrow keys move it too"
+    label = "Handles to drag; arrow keys move them too"
     made = "".join(part if isinstance(part, str) else "".join(part) for part in parts)
     return f'<svg class="ar-grips" {box} role="group" aria-label="{label}">{made}</svg>' if made else ""

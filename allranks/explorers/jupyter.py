@@ -33,7 +33,7 @@ class Explorer:
         return data, {"image/svg+xml": {"explorer": self.name, "settings": self.settings}}
 
     def _box(self):
-        reset = widgets.Button(description="Reset", tooltip="Back to the first settings")
+        reset = widgets.Button(description="Reset", tooltip="Back to the initial settings")
         start = dict(self.settings)
         reset.on_click(lambda _: self._set(start))
         rows = [

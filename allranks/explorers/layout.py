@@ -214,21 +214,21 @@ def insight(now, found):
     """What limits the layout, and the change of one setting that helps most."""
     if now.fits:
         rest = [name for name in now.parts.largest() if name != "compute"]
-        words = "Computing takes all of the step"
+        words = "Computing takes the whole step"
         if rest:
             share = percent(getattr(now.parts, rest[0]) / now.seconds, 0)
-            words = f"Computing aside, the largest part of the step is {LIMITS[rest[0]]}, {share}"
+            words = f"Apart from computing, the largest part of the step is {LIMITS[rest[0]]}, {share}"
         if not found:
-            return f"{words}: no change of one setting is faster."
+            return f"{words}. No single change makes it faster."
         return f"{words}. Best single change: {found[0][2]}, {seconds(found[0][3].seconds)} a step."
     nbytes, part = max((getattr(now.memory, part), part) for part in HELD)
     words = f"The largest part, {percent(nbytes / now.memory.total, 0)}, is {held_words(part)}"
     if not found:
-        return f"{words}, and no change of one setting takes less."
+        return f"{words}, and no single change takes less."
     _, _, change, price = found[0]
     if price.fits:
         return f"{words}. The fastest change that makes it fit: {change}."
-    return f"{words}. No change of one setting makes it fit; nearest is {change}."
+    return f"{words}. No single change makes it fit; the nearest is {change}."
 
 
 def held_words(part):

@@ -114,7 +114,7 @@ def places(width, top, now, tried):
 def mesh_rows(width, top, rows):
     """Whom device 0 talks to, axis by axis, on the first two nodes; (marks, where they end, places)."""
     cell, left, end = (13, 76, 420) if width == WIDE else (10, 66, width)
-    marks = [text(0, top + 12, "whom device 0 talks to; the step waits", size=12, ink="ink-soft")]
+    marks = [text(0, top + 12, "whom device 0 talks to; how long the step waits", size=12, ink="ink-soft")]
     touch, y = [], top + 22
     for letter, part, size, mine, members, waits in rows:
         marks.append(text(0, y + 13, f"{letter} × {size}", size=12, bold=size > 1))
@@ -136,7 +136,7 @@ def mesh_rows(width, top, rows):
 def changes(width, top, now, found):
     """The best changes of one setting; (marks, where they end, places)."""
     x, most = (442, 4) if width == WIDE else (0, 3)
-    says = "faster, by one change" if now.fits else "by one change"
+    says = "faster with one change" if now.fits else "with one change"
     marks, touch, y = [text(x, top + 12, says, size=12, ink="ink-soft")], [], top + 22
     if not found:
         marks.append(text(x, y + 13, "none: try two at once", size=12))

@@ -63,7 +63,7 @@ def draw(width, *, model, every, size, delay, bits, link):
     said = (
         f"{counted(model)} parameters in {layers} layers, {figures(step)} s a step; H = {every}, {cut}, "
         f"{bits} bits, overlap {delay}. At {gigabits(link)} the ranks compute for {percent(share)} of the "
-        f"time, with data parallelism for {percent(parallel)}. "
+        f"time; with data parallelism, for {percent(parallel)}. "
         f"On average they send {scaled(rate, 'bit/s')}. {words}"
     )
     touch = links(width, model, way) + printed(width, model)
@@ -71,24 +71,22 @@ def draw(width, *, model, every, size, delay, bits, link):
         "svg": picture(width, top, marks, key, rows),
         "text": said,
         "marks": marks_over(width, top, touch),
-        "result": (percent(share), f"of the time computes, with links of {gigabits(link)}"),
+        "result": (percent(share), f"of the time is spent computing, with links of {gigabits(link)}"),
         "insight": insight(share, parallel, every, delay),
         "idle": [],
     }
 
 
 def insight(share, parallel, every, delay):
-    """What seldom meetings and overlap save at this link, in a sentence."""
+    """What rare meetings and overlap save at this link, in a sentence."""
     if every == 1 and not delay:
         return "Ranks that meet after every step wait for the link after every step."
     if share > 0.99:
-        return (
-            f"The link is no limit any more; with data parallelism {percent(parallel)} of the time computes."
-        )
-    words = f"With data parallelism {percent(parallel)} of the time computes"
+        return f"The link is no longer a limit; data parallelism computes {percent(parallel)} of the time."
+    words = f"Data parallelism computes {percent(parallel)} of the time"
     if not delay:
-        return f"{words}. What is left to wait for could travel while the next steps compute: that is τ."
-    return f"{words}: what travels beneath {delay} step{'s' if delay > 1 else ''} costs nothing if it fits."
+        return f"{words}. The rest of the wait could overlap with the next steps: τ sets how many."
+    return f"{words}. A message that fits beneath {delay} step{'s' if delay > 1 else ''} costs nothing."
 
 
 def links(width, model, way):
@@ -98,7 +96,8 @@ def links(width, model, way):
     for turn, (megabits, words) in enumerate(options):
         first = (edges[turn - 1] + edges[turn]) / 2 if turn else edges[0]
         last = (edges[turn] + edges[turn + 1]) / 2 if turn + 1 < len(edges) else edges[-1]
-        words += f": {percent(table_utilization(model, megabits / 1000, **way))} of the time computes"
+        share = percent(table_utilization(model, megabits / 1000, **way))
+        words += f": {share} of the time is spent computing"
         marks.append(mark(first, TOP, last - first, HIGH + 20, f"link={megabits}", words))
     return marks
 
@@ -136,7 +135,7 @@ def level(share):
 
 def axes(width):
     """The grid of the chart and its words."""
-    marks = [text(0, 13, "time that computes", bold=True)]
+    marks = [text(0, 13, "time spent computing", bold=True)]
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = level(share)
         marks.append(line(LEFT, y, width - RIGHT, y, "grid"))
@@ -187,7 +186,7 @@ def table(width, top, model, way, named):
     cell = (width - left) / len(TARGETS)
     places = [table_place(model, target, **way) for target in TARGETS]
     printed = PRINTED[model, named[0]] if named else ()
-    marks = [text(0, top + 12, "Gbit/s to compute for", size=12, bold=True)]
+    marks = [text(0, top + 12, "Gbit/s needed to compute for", size=12, bold=True)]
     top += 20
     for column, (target, at) in enumerate(zip(TARGETS, places)):
         x = left + (column + 0.5) * cell
@@ -207,9 +206,9 @@ def table(width, top, model, way, named):
         marks.append(text(left, top + 14 + 2 * row, words, size=12, ink="ink-soft"))
         return marks, words, top + 3 * row + 2
     off = [each for each, at in zip(printed, places) if at != printed_place(each)]
-    words = f"Table 4 has this setting: {len(TARGETS) - len(off)} of its 5 numbers are the simulated ones"
+    words = f"Table 4 has this setting: {len(TARGETS) - len(off)} of its 5 numbers equal the simulated ones"
     if off:
-        words += ", the framed lie one point of its grid (21 %) beside them"
+        words += ", the framed ones are one point of its grid (21 %) off"
     return marks, words + ".", top + 3 * row + 2
 
 

@@ -17,7 +17,7 @@ from .handles import handle, handles_over, spread
 from .svg import WIDE, block, line, mark, marks_over, picture, rectangle, text
 from .words import counted, percent, scaled
 
-TITLE = "The memory of a training, by three calculators"
+TITLE = "Training memory, by three calculators"
 
 MODELS = tuple((name, name) for name in PRESETS if name != "served")  # what is served is not trained here
 DEVICES = tuple(
@@ -53,9 +53,9 @@ PARTS = (
     ("B", "buffers", "comm"),
 )
 SMALLER = {
-    "weights": "cut the layers' matrices, the layers into stages, or shard them in ZeRO stage 3",
+    "weights": "cut matrices, divide layers into stages, or shard them in ZeRO stage 3",
     "gradients": "shard them in ZeRO stage 2, or cut the model",
-    "optimizer": "shard it in ZeRO stage 1, over more data-parallel ranks",
+    "optimizer": "shard them in ZeRO stage 1, over more data-parallel ranks",
     "activations": "recompute them, cut the sequence, or take a smaller micro-batch",
     "recomputed": "cut the layer, or take a smaller micro-batch",
     "buffers": "cut the vocabulary, or take a smaller micro-batch",
@@ -230,7 +230,7 @@ def table(rows, top, width):
     for index, name in enumerate(NAMES):
         marks.append(text(first + (index + 1) * step, top + 12, name, "end", 12, "ink-soft"))
     marks.append(line(0, top + 20, width, top + 20, "grid"))
-    for row, (letter, name, fill) in enumerate(PARTS + (("", "in all", None),)):
+    for row, (letter, name, fill) in enumerate(PARTS + (("", "total", None),)):
         y = top + 37 + 22 * row
         if fill:
             marks.append(block(0, y - 13, 18, 17, fill))
@@ -271,7 +271,7 @@ def said(model, shape, layout, rows, memory, named):
     sentence = (
         f"{'A model of your own' if model == 'own' else model}: {counted(parameters(shape))} parameters on "
         f"{devices:,} device{'s' if devices > 1 else ''}, ZeRO stage {layout['stage']}. "
-        f"The fullest holds {said_bytes(sum(rows[0][1]))} "
+        f"The fullest device holds {said_bytes(sum(rows[0][1]))} "
         f"by the papers ({held})"
     )
     for name, (_, parts) in zip(("DeepSpeed", "Megatron-LM"), rows[1:]):

@@ -62,7 +62,9 @@ def draw(width, *, axis, order, ep, model, microbatches, links, rank, **sizes):
     mesh, shape = tuple((name, sizes[name]) for name in order.split()), PRESETS[model]
     world = sizes["tp"] * sizes["cp"] * sizes["pp"] * sizes["dp"]
     if world > MOST:
-        raise ValueError(f"dp must leave at most {MOST} ranks in all, not {world} as {sizes['dp']} does")
+        raise ValueError(
+            f"dp = {sizes['dp']} makes {world} ranks in all; at most {MOST} are drawn: make an axis smaller"
+        )
     mixture = shape.experts > 1
     ep = ep if mixture else 1
     if sizes["dp"] % ep:
@@ -218,7 +220,7 @@ def cells(width, world, chosen, number):
         marks.append(text(middle, y + 14, rank, "middle", 12, ink, own))
         marks.append(text(middle, y + 27, number[rank], "middle", 11, ink, own))
     bottom = 52 + (-(-world // NODE) + side - 1) // side * (high + 12) + 8
-    key = "above: the rank; below and colour: its group; full colour: the chosen rank's"
+    key = "above: the rank; below and colour: its group; full colour: the chosen rank's group"
     parts = (key,) if width == WIDE else key.split("; full")
     for i, part in enumerate(parts):
         marks.append(text(0, bottom + 4 + 17 * i, part if not i else "full" + part, size=11, ink="ink-soft"))

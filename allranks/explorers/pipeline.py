@@ -34,7 +34,7 @@ NAMES = tuple((name, WORDS.get(name, name)) for name in SCHEDULES)
 
 CONTROLS = (
     Choice("schedule", "schedule", NAMES, "one_f_one_b"),
-    Choice("beside", "beside it", (("", "nothing"),) + NAMES, "gpipe"),
+    Choice("beside", "compared with", (("", "nothing"),) + NAMES, "gpipe"),
     Integer("stages", "ranks p", 1, 16, 4),
     Integer("microbatches", "micro-batches m", 1, 64, 8),
     Integer("chunks", "chunks a rank v", 1, 4, 2),
@@ -178,8 +178,8 @@ def insight(timelines, durations):
     idle = figures(ours.makespan - ours.ideal)
     words = f"Of {figures(ours.makespan, 4)} units of time {figures(ours.ideal, 4)} are work"
     if name in ("gpipe", "one_f_one_b") and not durations["transfer"]:
-        return f"{words}. Filling and draining takes {idle}: with more micro-batches, a smaller share."
-    return f"{words}, and {idle} are waiting; the fullest rank holds {held} micro-batches."
+        return f"{words}. Filling and draining take {idle}, a smaller share with more micro-batches."
+    return f"{words} and {idle} are waiting; the fullest rank holds {held} micro-batches."
 
 
 def make(name, stages, microbatches, chunks, memory_limit, durations):

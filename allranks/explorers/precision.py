@@ -110,7 +110,7 @@ def draw(width, *, dtype, x, middle, spread, scale):
         "text": words,
         "marks": marks_over(width, top + 40 + height, touch),
         "handles": handles_over(width, top + 40 + height, held),
-        "result": (share(kept(scaled)), f"of the gradients keep all their bits, times {power(scale)}"),
+        "result": (share(kept(scaled)), f"of the gradients keep all their bits, scaled by {power(scale)}"),
         "insight": insight(name, plain, scaled, scale),
     }
 
@@ -128,12 +128,12 @@ def insight(name, plain, scaled, scale):
             return f"{name} has room for these gradients as they are; a loss scale would add nothing."
         if plain.overflow > plain.zero + plain.subnormal:
             return f"{share(plain.overflow)} are too large for {name}: a loss scale would make it worse."
-        return f"Without a scale {low} lie below the normal range of {name}; {share(plain.zero)} become 0."
+        return f"Unscaled, {low} lie below the normal range of {name}; {share(plain.zero)} become 0."
     if scaled.overflow > scaled.zero + scaled.subnormal:
-        return f"The scale is too large: {share(scaled.overflow)} go beyond the largest number of {name}."
+        return f"The scale is too large: {share(scaled.overflow)} exceed the largest number of {name}."
     if kept(scaled) - kept(plain) < 0.001:
         return f"In {name} the scale changes nothing: as many gradients keep all their bits without it."
-    return f"Without the scale {share(kept(plain))} would keep all their bits: it lifts them into range."
+    return f"Unscaled, only {share(kept(plain))} keep all their bits: the scale lifts gradients into range."
 
 
 def formats(width, bottom):
@@ -174,7 +174,7 @@ def around(dtype, x):
     step = spacing(dtype, held)
     return (
         f"{said(x)} is held as {exactly(held, x)}; the next number is {said(step)} away, "
-        f"and adding less than {said(step / 2)} is lost."
+        f"and adding less than {said(step / 2)} changes nothing."
     )
 
 

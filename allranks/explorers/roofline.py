@@ -290,11 +290,11 @@ def decimals(share):
 
 
 MORE = {
-    "product": "more tokens share each weight that is read",
+    "product": "more tokens would share each weight that is read",
     "scores": "do not write the scores: compute attention in tiles",
     "addition": "no size helps, only fusing it with its neighbours",
-    "decode": "more sequences share the weights, but each reads a cache of its own",
-    "prefill": "a longer prompt shares each weight that is read",
+    "decode": "more sequences would share the weights, but each reads a cache of its own",
+    "prefill": "a longer prompt would share each weight that is read",
 }
 
 
@@ -304,7 +304,7 @@ def insight(one, now, operation, device):
         held = scaled(ACCELERATORS[device].memory, "B")
         return f"Weights and cache do not fit into {held}: fewer sequences, a smaller model or more devices."
     if not now.missing:
-        return "Each byte is used often enough: only a faster or a narrower format makes this shorter."
+        return "Each byte is used often enough: only a faster device or a narrower format would help."
     ratio = now.memory / now.arithmetic
     return f"Memory takes {figures(ratio)} times as long as arithmetic: {MORE[operation]}."
 

@@ -36,7 +36,7 @@ CONTROLS = (
     Choice("policy", "policy", POLICIES, "continuous"),
     Scale("budget", "tokens a step (chunk)", powers_of_two(64, 4096, lambda each: f"{each:,}"), 512),
     Scale("pages", "pages of 16 tokens", POOLS, 512),
-    Integer("seed", "draw", 1, 20, 1),
+    Integer("seed", "random seed", 1, 20, 1),
 )
 COUNT, PROMPT, OUTPUT, PAGE = 16, (128, 2048), (8, 48), 16
 MODEL, DEVICE, EFFICIENCY = "llama3-8b", "h100", 0.6
@@ -85,18 +85,16 @@ def insight(policy, runs):
     lost = sum(preemptions(each) for each in runs[policy].served)
     if lost:
         again = recomputed_tokens(runs[policy])
-        times = "Once" if lost == 1 else f"{lost} times"
-        return f"{times} the pages run out: {again:,} tokens are thrown away and computed again."
+        times = "once" if lost == 1 else f"{lost} times"
+        return f"The pages run out {times}: {again:,} tokens are thrown away and recomputed."
     other = "chunked" if policy == "continuous" else "continuous"
     (mine, _, _, pause), (theirs, _, _, their_pause) = latencies(runs[policy]), latencies(runs[other])
     if policy == "static":
-        words = (
-            "A batch is closed while it runs; if requests could join, half of the first tokens would be there"
-        )
+        words = "A batch is closed while it runs; if requests could join, half of the first tokens would come"
         return f"{words} by {seconds(theirs)}."
     first = f"half of the first tokens come by {seconds(mine)}, not {seconds(theirs)}"
     other = "chunked prefill" if policy == "continuous" else "whole prompts"
-    return f"The longest pause is {seconds(pause)}, with {other} {seconds(their_pause)}; {first}."
+    return f"The longest pause is {seconds(pause)}, against {seconds(their_pause)} with {other}; {first}."
 
 
 def one_by_one(run, width):
@@ -152,7 +150,7 @@ def words(load, policy, budget, runs):
         said += ", without preemption. "
     if policy == "static":
         other = latencies(runs["continuous"])[0]
-        said += "A late request waits for a whole batch; with continuous batching half have theirs within "
+        said += "A late request waits for a whole batch; with continuous batching half have it within "
         said += f"{seconds(other)}."
     elif policy == "continuous":
         other = latencies(runs["chunked"])[3]
@@ -168,7 +166,7 @@ def words(load, policy, budget, runs):
 
 def timeline(run, scale):
     """A row for each request: its phases and its tokens."""
-    marks, strokes = [text(0, 13, "requests, in the order of arrival", bold=True)], []
+    marks, strokes = [text(0, 13, "requests, in order of arrival", bold=True)], []
     for row, each in enumerate(run.served):
         y = TOP + ROW * row
         middle = y + ROW / 2

@@ -7,39 +7,39 @@ OF_COSTS = {
         (
             "All in one",
             {"bucket": 2**50, "small_first": False},
-            "One bucket is full when the backward pass is over: nothing is hidden, the step waits.",
+            "One bucket is full only when the backward pass is over: nothing is hidden, and the step waits.",
         ),
         (
-            "Each alone",
+            "One per gradient",
             {"bucket": 1},
-            "Each gradient leaves at once. More is hidden, but each all-reduce pays its latencies.",
+            "Each gradient is sent at once. More is hidden, but every all-reduce pays its own latency.",
         ),
         (
             "In between",
             {"bucket": 10 * MIB},
-            "Few enough latencies, and an early start: no other size leaves less exposed.",
+            "This size starts early and pays few latencies: no other leaves less exposed.",
         ),
         (
             "The surprise",
             {"bucket": 10 * MIB, "world_size": 256},
-            "More ranks, more latencies: the size that was best is bad now, and larger buckets win.",
+            "More ranks mean more latency: the best size is now a bad one, and larger buckets win.",
         ),
         (
             "The limit",
             {"bucket": 10 * MIB, "bandwidth": 5 * 10**8},
-            "The network hardly rests and ends long after the backward pass. No size helps much.",
+            "The network is hardly ever idle and finishes long after the backward pass. No size helps much.",
         ),
         (
             "Your turn",
             {"world_size": 32, "bandwidth": 10**10},
-            "Click columns until least is exposed. Then raise the latency: which way does the best one move?",
+            "Click columns to expose the least. Then raise the latency: which way does the best one move?",
         ),
     ),
     "precision": (
         (
-            "Room enough",
+            "Enough range",
             {"dtype": "fp32", "scale": 0},
-            "With so many bits of exponent all gradients lie within the range: none becomes zero.",
+            "With so many exponent bits, all gradients lie within the range and none becomes zero.",
         ),
         (
             "Half the bits",
@@ -49,125 +49,125 @@ OF_COSTS = {
         (
             "Loss scaling",
             {"scale": 12},
-            "Multiplied before the backward pass, they move into the range: see the lower histogram.",
+            "Scaling the loss before the backward pass moves gradients into range: see the lower histogram.",
         ),
         (
             "The limit",
             {"scale": 24, "middle": -8},
-            "Too large a scale pushes them out at the other end: half of them are too large.",
+            "Too large a scale pushes them out at the other end: half of the gradients overflow.",
         ),
         (
             "The surprise",
             {"dtype": "bf16", "scale": 0},
-            "No more bits than fp16, and no scale needed: the exponent is fp32's. Numbers lie further apart.",
+            "With fp32's exponent in as many bits as fp16, it needs no scale. Its numbers lie further apart.",
         ),
         (
             "Your turn",
             {"dtype": "fp8_e4m3", "scale": 0},
-            "Find the scale at which E4M3 keeps most. Why can E5M2 keep more, and what does it pay?",
+            "Find the scale at which E4M3 keeps the most. Why can E5M2 keep more, and at what price?",
         ),
     ),
     "decode": (
         (
-            "One reader",
+            "One sequence",
             {},
-            "One sequence: most of the time goes into reading weights. Look for the sliver of arithmetic.",
+            "For one sequence, most of the time is spent reading weights. Look for the sliver of arithmetic.",
         ),
         (
             "Shared weights",
             {"sequences": 64, "against": "sequences"},
-            "Many sequences share each reading of the weights: all together wait little longer than one did.",
+            "Many sequences share one read of the weights: all together wait little longer than one did.",
         ),
         (
-            "Long texts",
+            "Long contexts",
             {"sequences": 32, "context": 16384},
-            "Each sequence reads its own cache, which nobody shares. Now that takes longest.",
+            "Each sequence reads a cache of its own, which it cannot share. That now takes longest.",
         ),
         (
             "The surprise",
             {"ranks": 64},
-            "More ranks read less each, and yet the token comes later: messages go round the ring.",
+            "With more ranks, each reads less, yet the token comes later: messages must go round the ring.",
         ),
         (
             "The limit",
             {"sequences": 1024, "context": 512, "against": "sequences"},
-            "So many sequences that arithmetic takes longest: each further one makes all of them wait.",
+            "With so many sequences, arithmetic takes longest: each further one makes all of them wait.",
         ),
         (
             "Your turn",
             {"model": "llama3-405b"},
-            "This does not fit. Find the fewest ranks that hold it, then halve the time to the token.",
+            "This model does not fit. Find the fewest ranks that hold it, then halve the time to a token.",
         ),
     ),
     "serving": (
         (
-            "Little load",
+            "Light load",
             {"load": 1},
-            "Most requests find the server idle: a prompt is computed when it comes, and tokens follow.",
+            "Most requests find the server idle: a prompt is computed when it arrives, and tokens follow.",
         ),
         (
-            "Closed batches",
+            "Static batches",
             {"policy": "static"},
-            "A batch runs to its last token. Whoever comes meanwhile waits: look at the thin lines.",
+            "A batch runs to its last token. Requests that arrive meanwhile wait: look at the thin lines.",
         ),
         (
             "Continuous",
             {},
-            "A request joins at the next step. First tokens come early; the others pause for its prompt.",
+            "A request joins at the next step. First tokens come early, but the others pause for its prompt.",
         ),
         (
             "The surprise",
             {"policy": "chunked"},
-            "Prompts in chunks: the longest pause all but vanishes, and first tokens come a little later.",
+            "With prompts in chunks, the longest pause all but vanishes; first tokens come a little later.",
         ),
         (
             "The limit",
             {"pages": 192},
-            "Too few pages: requests queue for memory, and one is thrown out and computed again.",
+            "With too few pages, requests queue for memory, and one is preempted and recomputed.",
         ),
         (
             "Your turn",
             {"policy": "chunked", "load": 32, "budget": 128},
-            "Choose the chunk so that half of the first tokens come early and no pause is long.",
+            "Choose the chunk size so that half of the first tokens come early and no pause is long.",
         ),
     ),
     "goodput": (
         (
             "One node",
             {"nodes": 1},
-            "One node fails so seldom that nearly all of the time trains.",
+            "One node fails so seldom that nearly all of the time is spent training.",
         ),
         (
             "Too often",
             {"save": "own", "interval": 60, "against": "interval"},
-            "A checkpoint each minute: little is lost at a failure, but writing takes a third of the time.",
+            "With a checkpoint every minute, a failure loses little, but writing takes a third of the time.",
         ),
         (
             "Too seldom",
             {"save": "own", "interval": 14_400, "against": "interval"},
-            "Hours between checkpoints: failures come sooner, and half of the time repeats lost steps.",
+            "With hours between checkpoints, failures come first: half of the time is spent redoing steps.",
         ),
         (
             "The best",
             {"against": "interval"},
-            "At the best interval, writing and repeating cost about the same. The curve is flat around it.",
+            "At the best interval, writing and redoing cost about the same. The curve is flat around it.",
         ),
         (
             "The limit",
             {"nodes": 16_384},
-            "More nodes fail more often. Even at the best interval a third is lost, most of it in restarts.",
+            "More nodes fail more often. Even at the best interval a third is lost, most of it to restarts.",
         ),
         (
             "Your turn",
             {"nodes": 16_384, "write": 1},
-            "Checkpoints are nearly free now. Get nine tenths of the time to train: what else must shrink?",
+            "Checkpoints are nearly free now. Spend nine tenths of the time training: what else must shrink?",
         ),
     ),
     "compression": (
         (
             "A slow link",
             {"link": 1000},
-            "Nearly all of the dense time is bytes on the link: whoever sends fewer is far faster.",
+            "The dense all-reduce spends nearly all its time on bytes: sending fewer is far faster.",
         ),
         (
             "A fast link",
@@ -177,39 +177,39 @@ OF_COSTS = {
         (
             "The surprise",
             {"link": 1000, "ranks": 1024},
-            "Top-k sends one gradient in a thousand, yet more bytes than dense: they cannot be added up.",
+            "Top-k sends one gradient in a thousand, yet more bytes than dense: choices cannot be summed.",
         ),
         (
             "Sums again",
             {"link": 1000, "ranks": 1024, "method": "power_sgd"},
-            "PowerSGD's factors can be summed on the way: as many ranks, and it stays far ahead.",
+            "PowerSGD's factors can be summed on the way, so it stays far ahead on as many ranks.",
         ),
         (
             "Your turn",
             {"link": 100_000, "rate": 1},
-            "Nothing pays here. Find two controls, each of which alone makes one method pay.",
+            "No method pays here. Find two controls, each of which alone makes one method pay.",
         ),
     ),
     "local_updates": (
         (
             "Every step",
             {"every": 1},
-            "Data parallelism: ranks meet after each step. On this link they nearly always wait.",
+            "In data parallelism, ranks meet after every step. On this link they wait nearly all the time.",
         ),
         (
             "Seldom",
             {"size": 0},
-            "They meet after a hundred steps instead: on the same link most of the time computes.",
+            "They meet every hundred steps instead: on the same link, most of the time is spent computing.",
         ),
         (
             "In fragments",
             {"size": 1},
-            "A few layers at each meeting: as many bytes in smaller bursts. Utilisation rises only a little.",
+            "A few layers at each meeting send as many bytes in smaller bursts. Utilisation rises a little.",
         ),
         (
             "The surprise",
             {"delay": 1, "bits": 4},
-            "The message travels in fewer bits while the next step computes: the link is hardly felt.",
+            "The message is sent in fewer bits while the next step computes: ranks hardly wait for the link.",
         ),
         (
             "The limit",
@@ -219,7 +219,7 @@ OF_COSTS = {
         (
             "Your turn",
             {"model": 1e11, "link": 1000},
-            "A hundred times the parameters, a fifth of the link: get nine tenths of the time to compute.",
+            "The model is a hundred times larger, the link a fifth as fast: compute nine tenths of the time.",
         ),
     ),
     "traces": (
@@ -231,27 +231,27 @@ OF_COSTS = {
         (
             "A straggler",
             {},
-            "Three ranks wait in orange, one hardly does. Who never waits is whom the others wait for.",
+            "Three ranks wait (orange), one hardly does: it is the one that the others wait for.",
         ),
         (
             "The surprise",
             {"trace": "data loader"},
-            "The loader is slow, and yet hardly anyone waits for another rank: all are late together.",
+            "The data loader is slow, yet hardly any rank waits for another: all are late together.",
         ),
         (
             "No overlap",
             {"trace": "no overlap"},
-            "Collectives follow the backward pass instead of running beneath it: all of them are exposed.",
+            "Collectives run after the backward pass instead of during it, so all of them are exposed.",
         ),
         (
-            "Many small ones",
+            "Small messages",
             {"trace": "small messages", "zoom": 8, "position": 40},
-            "Look at the comb: far more collectives than before, each too short to be worth its latency.",
+            "Look at the comb: far more collectives run than before, each too short to be worth its latency.",
         ),
         (
             "Your turn",
             {"trace": "host sync", "zoom": 2},
-            "No rank stands out, and yet they wait. Click places on the clock: for whom, and in which phase?",
+            "No rank stands out, yet they wait. Click on the rows: for whom do they wait, in which phase?",
         ),
     ),
 }

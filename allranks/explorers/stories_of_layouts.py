@@ -5,27 +5,27 @@ OF_LAYOUTS = {
         (
             "By columns",
             {"kind": "column", "step": 2},
-            "Each rank needs all of X and makes its own columns of Y. No sum is needed, but Y is cut.",
+            "Each rank needs all of X and computes its own columns of Y. No sum is needed, but Y is cut.",
         ),
         (
             "By rows",
             {"kind": "row", "step": 2},
-            "Each rank needs only its part of Y, but makes a partial sum of Z: at g the ranks must add.",
+            "Each rank needs only its part of Y, but computes a partial sum of Z: at g the ranks must add.",
         ),
         (
             "The surprise",
             {"step": 3},
-            "Columns, then rows: the slice of Y that a rank makes is the one it needs. Nothing is sent.",
+            "Columns, then rows: the slice of Y that a rank computes is the one it needs. Nothing is sent.",
         ),
         (
             "By heads",
             {"kind": "attention", "step": 2},
-            "Attention is cut the same way: a rank computes whole heads by itself, and adds up behind them.",
+            "Attention is cut the same way: a rank computes whole heads by itself, then the ranks add up.",
         ),
         (
             "No copies",
             {"sequence_parallel": True, "step": 1},
-            "X and Z are cut by tokens too. f must gather X, and in backward once more.",
+            "X and Z are cut by tokens too. f must gather X, and gather it again in the backward pass.",
         ),
         (
             "Your turn",
@@ -37,22 +37,22 @@ OF_LAYOUTS = {
         (
             "Tensor groups",
             {},
-            "Ranks of one colour cut the same layers. They lie side by side in a node, where links are fast.",
+            "Ranks of one colour share the same layers. They sit side by side in a node with fast links.",
         ),
         (
             "Data groups",
             {"axis": "dp"},
-            "The same ranks, other groups: these add up gradients, and each group crosses nodes.",
+            "The same ranks form other groups: these sum gradients, and every group crosses nodes.",
         ),
         (
             "The surprise",
             {"order": "dp pp cp tp"},
-            "The same mesh, counted the other way: tensor groups cross nodes, and messages take far longer.",
+            "The same mesh in reverse order: tensor groups now cross nodes, and messages take far longer.",
         ),
         (
             "The limit",
             {"tp": 8, "cp": 4, "dp": 2, "axis": "cp"},
-            "Tensor groups fill whole nodes. Every other axis, context too, must use the network.",
+            "Tensor groups fill whole nodes. Every other axis, including context, must use the network.",
         ),
         (
             "Experts",
@@ -69,32 +69,32 @@ OF_LAYOUTS = {
         (
             "Data",
             {},
-            "All weights on each rank, and a quarter of the tokens. Gradients are summed, once a step.",
+            "Each rank holds all weights and a quarter of the tokens. Gradients are summed once a step.",
         ),
         (
             "Sharded states",
             {"strategy": "sharded"},
-            "A quarter of each layer on each rank. A layer is gathered, used, dropped, and gathered again.",
+            "Each rank holds a quarter of each layer. A layer is gathered, used, dropped and gathered again.",
         ),
         (
             "Tensor",
             {"strategy": "tensor"},
-            "The same quarters, but they stay. Every rank sees all tokens, and activations travel.",
+            "The quarters are the same, but they stay. Every rank sees all tokens, and activations travel.",
         ),
         (
             "Pipeline",
             {"strategy": "pipeline", "step": 1},
-            "One whole layer on each rank. At first a single rank can send, and only to its neighbour.",
+            "Each rank holds one whole layer. At first only one rank can send, and only to its neighbour.",
         ),
         (
             "Sequence",
             {"strategy": "sequence"},
-            "Tensor's quarters, and a quarter of the tokens: gathered before each layer, cut after it.",
+            "As in tensor parallelism, but tokens are cut too: gathered before each layer, cut after it.",
         ),
         (
             "Experts",
             {"strategy": "experts"},
-            "The layers stand side by side. A token travels to the one that it visits, and back.",
+            "The layers stand side by side. A token travels to the layer that processes it, and back.",
         ),
     ),
     "roofline": (
@@ -111,17 +111,17 @@ OF_LAYOUTS = {
         (
             "The surprise",
             {"operation": "addition"},
-            "As many tokens as at first, and a lower share than one token: no size helps an addition.",
+            "Even for many tokens, the share is lower than a product's for one: no size helps an addition.",
         ),
         (
             "Half the bits",
             {"tokens": 128, "dtype": "fp8"},
-            "Half the bytes and twice the peak: the point and the ridge move alike, and the share stays.",
+            "The bytes halve and the peak doubles: the point and the ridge move alike, and the share stays.",
         ),
         (
             "The limit",
             {"operation": "decode", "model": "llama3-8b", "past": 8192, "tokens": 32},
-            "Sequences share the weights, but not their caches: with long ones, decode stays far left.",
+            "Sequences share the weights, but not their caches: with long caches, decode stays far left.",
         ),
         (
             "Your turn",
@@ -133,27 +133,27 @@ OF_LAYOUTS = {
         (
             "Tensor groups",
             {"pipeline": 1},
-            "Eight devices share each matrix. The states of their part alone do not fit.",
+            "Eight devices share each matrix. The states of each device's part alone do not fit.",
         ),
         (
             "Stages too",
             {},
-            "Eight stages as well. It fits, and the step waits for the pipeline to fill and drain.",
+            "With eight stages too, the model fits, but the step waits for the pipeline to fill and drain.",
         ),
         (
             "The surprise",
             {"tensor": 32, "pipeline": 2},
-            "As many parts of the model, and twice the time: tensor groups leave their node.",
+            "The model has as many parts, but a step takes twice the time: tensor groups leave their node.",
         ),
         (
             "The other way",
             {"tensor": 2, "pipeline": 32},
-            "Short messages, long pipeline: the bubble grows, and uneven stages wait for one another.",
+            "Messages are short, the pipeline is long: the bubble grows, and uneven stages wait for others.",
         ),
         (
             "Today",
             {"stage": 1, "recomputation": "selective", "chunks": 2, "software": "today"},
-            "ZeRO shares the optimizer states, only attention is recomputed, and some messages hide.",
+            "ZeRO shards the optimizer states, only attention is recomputed, and some messages are hidden.",
         ),
         (
             "Your turn",
@@ -167,7 +167,7 @@ OF_LAYOUTS = {
                 "recomputation": "none",
                 "software": "today",
             },
-            "Take the best change until none is left. Then find a layout that is faster still.",
+            "Keep taking the best change until none is left. Then find a layout that is faster still.",
         ),
     ),
 }

@@ -10,7 +10,7 @@ OF_RANKS = {
         (
             "A tree",
             {},
-            "Ranks that have received send too: the same messages, in fewer than half of the rounds.",
+            "Ranks that have received also send: the same messages take fewer than half of the rounds.",
         ),
         (
             "The surprise",
@@ -20,49 +20,49 @@ OF_RANKS = {
         (
             "The way out",
             {"pattern": "begin", "ranks": 4, "moment": 1},
-            "Calls that only begin let each rank send and receive at once: a single round, without an order.",
+            "Non-blocking calls let each rank send and receive at once: one round is enough, in any order.",
         ),
         (
             "The limit",
             {"pattern": "forgets", "moment": 5},
-            "One send is missing, and half of the ranks wait for ever, most of them for one that waits too.",
+            "One send is missing, and half of the ranks wait for ever, most of them for one that also waits.",
         ),
         (
             "Your turn",
             {"pattern": "even_send", "ranks": 4, "moment": 2},
-            "Find numbers of ranks that take a round more, and the rank that delays nobody if it is late.",
+            "Find numbers of ranks that take one more round, and the rank that delays nobody when late.",
         ),
     ),
     "averaging": (
         (
             "Before",
             {"step": 0},
-            "All start from the same weights. Each rank's points call for a step of their own.",
+            "All ranks start from the same weights. Each rank's points call for a different step.",
         ),
         (
             "One model",
             {"step": 6},
-            "All ranks take the mean of their steps, which is the step of one process, again and again.",
+            "Every time, all ranks take the mean of their steps, which is the step that one process takes.",
         ),
         (
             "Kept apart",
             {"way": "none", "step": 12},
-            "Without averaging, each rank fits a line to its own points, and there are four models.",
+            "Without averaging, each rank fits a line to its own points, and you get four models.",
         ),
         (
             "The surprise",
             {"extra": 6, "step": 12},
-            "Unequal parts: all ranks still agree, but on other weights than one process finds.",
+            "With unequal parts, all ranks still agree, but not on the weights that one process finds.",
         ),
         (
             "The limit",
             {"way": "sum", "ranks": 8, "step": 4},
-            "Nobody divides the sum: the steps are far too long, and the slope swings further out each time.",
+            "The sum is not divided: the steps are far too long, and the slope swings further out each time.",
         ),
         (
             "Your turn",
             {"ranks": 8, "extra": 6, "step": 6},
-            "Bring the distance down to nothing, and give back none of the points that rank 0 has taken.",
+            "Bring the distance down to zero without giving back any of the points that rank 0 has taken.",
         ),
     ),
 }

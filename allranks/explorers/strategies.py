@@ -25,7 +25,7 @@ CONTROLS = (
     Steps("step", "call", 1),
     Scale("tokens", "tokens", powers_of_two(4, 1024), 16),
     Scale("neurons", "neurons of a layer", powers_of_two(8, 1024), 32),
-    Scale("hidden", "numbers of a token", powers_of_two(4, 256), 8),
+    Scale("hidden", "numbers a token", powers_of_two(4, 256), 8),
 )
 RANKS = 4
 KINDS = (  # a call's words and its colour
@@ -79,12 +79,12 @@ def draw(width, *, strategy, step, tokens, neurons, hidden):
 
 
 INSIGHTS = {
-    "data": "Gradients travel, once a step: more tokens send no more, but every rank holds everything.",
-    "sharded": "Weights travel to the tokens, twice a step, and gradients back: more tokens send no more.",
-    "tensor": "Weights stay and activations travel: more neurons send no more, but all ranks wait each time.",
+    "data": "Gradients travel once a step: more tokens add no traffic, but every rank holds everything.",
+    "sharded": "Weights travel to the tokens twice a step, and gradients back: more tokens add no traffic.",
+    "tensor": "Weights stay, activations travel: more neurons add no traffic, but all ranks wait each time.",
     "pipeline": "Messages go to a neighbour, which suits slow links. The price is waiting, at both ends.",
-    "sequence": "As in tensor parallelism, but between layers a rank keeps only its part of the tokens.",
-    "experts": "Tokens travel to the layer that they visit. If many choose one, its rank has most to do.",
+    "sequence": "This is tensor parallelism, but between layers a rank keeps only its part of the tokens.",
+    "experts": "Tokens travel to the layer that they visit. If many choose one, its rank has the most work.",
 }
 
 

@@ -115,7 +115,7 @@ def mark(x, y, width, height, sets, words, lights=""):
 def marks_over(width, height, marks):
     """The places that answer, as a picture of their own to lie over one of the same size."""
     box = f'viewBox="0 0 {number(width)} {number(height)}"'
-    label = "What the picture shows; a mark sets a control, arrow keys go from mark to mark"
+    label = "Marks in the picture: a mark sets a control, and arrow keys go from mark to mark"
     return f'<svg class="ar-marks" {box} role="group" aria-label="{label}">{"".join(marks)}</svg>'
 
 

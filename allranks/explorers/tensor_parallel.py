@@ -99,13 +99,13 @@ def insight(calls, ranks, alone):
         part = percent(
             sum(each.sent for each in talks if each.nbytes == most) / sum(e.sent for e in talks), 0
         )
-        return f"A cut alone needs Y whole on every rank: {part} of what a rank sends."
+        return f"A cut alone needs all of Y on every rank: that is {part} of what a rank sends."
     times = len([each for each in talks if each.phase != "again"])
     if times == 2:
-        return "Column, then row: what comes between is cut, and only the two ends must be made whole."
+        return "Column, then row: the tensors in between stay cut, and only the two ends must be made whole."
     extra = sum(each.sent for each in calls if each.phase == "again")
     share = percent(extra / (sum(each.sent for each in calls) - extra), 0)
-    return f"Each all-reduce is cut in two, for the same bytes; to gather X again adds {share}."
+    return f"Each all-reduce is split in two, for the same bytes; gathering X again adds {share}."
 
 
 def named(collective):

@@ -48,7 +48,7 @@ def draw(width, *, trace, zoom, position, moment):
         marks.append(line(x, TOP - 4, x, bottom, "ink", 1.5))
     shares = profiles.shares(recorded)
     most = max(shares, key=lambda share: share.waiting)
-    waits = f"of rank {most.rank}'s time is waiting for others, the most of all ranks"
+    waits = f"of rank {most.rank}'s time is spent waiting for others, the most of all ranks"
     return {
         "svg": picture(width, bottom + 30, marks),
         "marks": marks_over(width, bottom + 30, moments(recorded, meetings, window, width, moment)),
@@ -67,8 +67,8 @@ def insight(recorded, shares):
         return f"The others wait for rank {late}: it is still busy when they have entered the collective."
     exposed = sum(share.exposed - share.waiting for share in shares) / sum(share.whole for share in shares)
     waiting = sum(share.waiting for share in shares) / sum(share.whole for share in shares)
-    words = f"No rank stands out: on average {percent(waiting, 0)} of the time waits for whoever enters last"
-    return f"{words}, and {percent(exposed, 0)} sends while nothing computes."
+    words = f"No rank stands out: on average {percent(waiting, 0)} of the time is waiting for the last rank"
+    return f"{words}, and {percent(exposed, 0)} is sending while nothing computes."
 
 
 def moments(recorded, meetings, window, width, chosen):
@@ -178,7 +178,7 @@ def said(recorded, meetings, words, start, long, at):
     whole = f"Two steps of the trace “{words}”: {seconds(shares[0].whole)}, {calls} collectives a rank."
     shown = f" Shown: {seconds(start)} to {seconds(start + long)}." if long < shares[0].whole else ""
     label = profiles.ABOUT.split(":")[0]
-    sentence = f"{whole} Of the time, and not hidden by computation: {parts}. {verdict}{shown}"
+    sentence = f"{whole} Shares of the time, without what computation hides: {parts}. {verdict}{shown}"
     if at is not None:
         doing = "; ".join(f"rank {one.rank} {state(one, mine, at)}" for one, mine in zip(recorded, meetings))
         sentence += f" After {figures(1000 * at)} ms: {doing}."
@@ -198,4 +198,4 @@ def state(recorded, meetings, at):
         doing.append("sends")
     phase = [one.name for one in recorded.phases if one.start <= at < one.end]
     inside = f" in {phase[0]}" if phase else ""
-    return (" and ".join(doing) or "does neither") + inside
+    return (" and ".join(doing) or "is idle") + inside

@@ -31,8 +31,8 @@ CONTROLS = (
     Choice("pattern", "pattern", WORDS, "tree"),
     Integer("ranks", "ranks p", 2, 8, 8),
     Steps("moment", "rounds", 3),
-    Integer("rank", "rank looked at", 0, 7, 1),
-    Integer("late", "begins late by", 0, LATEST, 0),
+    Integer("rank", "rank selected", 0, 7, 1),
+    Integer("late", "starts late by", 0, LATEST, 0),
 )
 
 
@@ -53,7 +53,7 @@ def draw(width, *, pattern, ranks, moment, rank, late):
     words = f"{several(late, 'round')} late" if late else "with the others"
     held = (
         playhead(width, "moment", "time", rows.left, rows.x(last), last + 1, moment, rows.rail, head),
-        handle(width, "late", f"rank {rank} begins", "x", begins, late, rows.y(rank), words),
+        handle(width, "late", f"rank {rank} starts", "x", begins, late, rows.y(rank), words),
     )
     return {
         "svg": legible(picture(width, bottom, marks, boxes), width),
@@ -87,18 +87,18 @@ def result(played):
         return "deadlock", f"{arrows(ends)}: each waits for the next"
     if stuck(played):
         longest = max([chain(played, rank) for rank in stuck(played)], key=len)
-        return "no end", f"{arrows(longest)}: a wait for ever, for a rank that has returned"
+        return "no end", f"{arrows(longest)}: waiting for ever for a rank that has returned"
     sent = several(len(played.world.events), "message")
     return several(rounds(played), "round"), f"until all {p} ranks have returned, after {sent}"
 
 
 INSIGHTS = {
-    "in_turn": "Rank 0 sends all the time, and the others wait for their turn: a round for each of them.",
-    "tree": "Whoever has it sends it on, so that twice as many ranks have it after each round.",
-    "token": "Each rank waits for the one before it: at any time one message is on the way.",
-    "even_send": "Every send finds its receiver; of an odd number of ranks, two neighbours both send first.",
+    "in_turn": "Rank 0 sends all the time, and the others wait for their turn: each takes one round.",
+    "tree": "Every rank that has the message sends it on, so each round doubles their number.",
+    "token": "Each rank waits for the one before it: at any time, one message is in flight.",
+    "even_send": "Every send finds its receiver; with an odd number of ranks, two neighbours send first.",
     "begin": "Both calls only begin, so each rank sends and receives in the same round, in any order.",
-    "pairs": "The one sends while the other receives, and then they change places.",
+    "pairs": "One rank of a pair sends while the other receives, and then they swap.",
 }
 
 
@@ -109,7 +109,7 @@ def insight(pattern, played, rank, late, on_time):
         first = "send before they receive" if pattern != "all_receive" else "receive before they send"
         who = "Both ranks of a pair" if pattern == "pairs_send" else "All ranks"
         return (
-            f"{who} {first}: each call waits for a partner that is itself waiting. One must go the other way."
+            f"{who} {first}: each call waits for a partner that is itself waiting. One must change its order."
         )
     if waiting:
         who = f"{listed(waiting)} wait{'s' * (len(waiting) == 1)}"
@@ -119,7 +119,7 @@ def insight(pattern, played, rank, late, on_time):
         behind = sum([ours > theirs and each != rank for each, (ours, theirs) in enumerate(clocks)])
         more = rounds(played) - rounds(on_time)
         words = (
-            f"Rank {rank} begins {several(late, 'round')} late and delays {behind or 'none'} of the others; "
+            f"Rank {rank} starts {several(late, 'round')} late and delays {behind or 'none'} of the others; "
         )
         return words + (
             f"the end comes {several(more, 'round')} later." if more else "the end is not delayed."
@@ -133,7 +133,7 @@ def said(pattern, now, rank, late):
     sent = [event for event in world.events if event.end <= now.moment]
     words = f"{NAMED[pattern]}, on {now.p} ranks"
     words = words[0].upper() + words[1:]
-    words += f"; rank {rank} begins {several(late, 'round')} late" if late else ""
+    words += f"; rank {rank} starts {several(late, 'round')} late" if late else ""
     arrived = f"{len(sent)} of {several(len(world.events), 'message')} have arrived"
     arrived = arrived if world.events else "no message has left"
     words += f". After {several(now.moment, 'round')}, {arrived}"

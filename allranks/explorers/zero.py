@@ -28,8 +28,8 @@ OFFLOAD = (
     ("device device", "nothing"),
     ("cpu device", "optimizer, to the host"),
     ("nvme device", "optimizer, to a disk"),
-    ("cpu cpu", "and weights, to the host"),
-    ("nvme nvme", "and weights, to a disk"),
+    ("cpu cpu", "and the weights, to the host"),
+    ("nvme nvme", "and the weights, to a disk"),
 )
 CONTROLS = (
     Integer("stage", "ZeRO stage", 0, 3, 3),
@@ -42,16 +42,16 @@ CONTROLS = (
 )
 
 TOLD = {
-    "before": ("before the step", "weights and optimizer states lie where they stay"),
+    "before": ("before the step", "weights and optimizer states are in place"),
     "forward": ("forward", "every rank computes with all weights, on its own data"),
     "gather": ("forward: all-gather", "one layer at a time, each rank gets what it lacks"),
     "free": ("free", "the layer is done: each rank drops what it does not own"),
     "gather again": ("backward: all-gather again", "the layer's weights come once more"),
     "backward": ("backward", "each rank has the gradients of its own data"),
     "reduce-scatter": ("reduce-scatter", "slices travel to their owners, who add them up"),
-    "all-gather": ("all-gather", "what the owners made travels to all ranks"),
-    "update": ("update", "each rank updates what is outlined: its optimizer's part"),
-    "after": ("after the step", "gradients are dropped; all is as before, one step on"),
+    "all-gather": ("all-gather", "the owners' results travel to all ranks"),
+    "update": ("update", "each rank updates the outlined part, its optimizer's share"),
+    "after": ("after the step", "gradients are dropped; all is as before, one step later"),
 }
 LEFT, TOP, ROW = 60, 90, 26
 
@@ -60,7 +60,9 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
     """The ranks in the phase, and the memory of each beside that of a device."""
     optimizer, weights = offload.split()
     if weights != "device" and stage < 3:
-        raise ValueError(f"offload must leave the weights on the device in stage {stage}, only 3 shards them")
+        raise ValueError(
+            f"offload must leave weights on the device in stage {stage}: only stage 3 shards them"
+        )
     phases = zero_phases(parameters, ranks, stage, dtypes, units=layers, optimizer=optimizer, weights=weights)
     step = min(phase, len(phases) - 1)
     now, fullest = phases[step], max(each.device for each in phases)
@@ -113,7 +115,7 @@ def draw(width, *, stage, ranks, parameters, dtypes, layers, offload, phase):
             bottom + 178,
             playhead(width, "phase", "phase", LEFT, width - 12, len(phases), step, 48, f"{step}, {told}"),
         ),
-        "result": (size(fullest), "on each rank's device at its fullest"),
+        "result": (size(fullest), "at the peak, on each rank's device"),
         "insight": insight(stage, ranks, fullest, sent, plain),
         "steps": len(phases),
         "idle": [] if stage == 3 else ["layers"],
@@ -126,10 +128,12 @@ def insight(stage, ranks, fullest, sent, whole):
     if ranks == 1:
         return "On one rank there is nobody to share with, and every stage holds the same slices."
     if not stage:
-        return f"All {ranks:,} ranks hold the same {size(most)}: the stages cut away what they repeat."
+        return f"All {ranks:,} ranks hold the same {size(most)}: the stages remove these copies."
     part = sent / all_sent
-    traffic = "as many bytes as" if abs(part - 1) < 0.001 else f"{figures(part)} times the bytes of"
-    return f"A rank holds {percent(fullest / most)} of what it does in stage 0, and sends {traffic} stage 0."
+    traffic = "as many bytes" if abs(part - 1) < 0.001 else f"{figures(part)} times as many bytes"
+    return (
+        f"At its peak a rank holds {percent(fullest / most)} of what it does in stage 0, and sends {traffic}."
+    )
 
 
 def laid(width, stage):
@@ -260,11 +264,11 @@ def said(stage, ranks, parameters, dtypes, told, now, fullest, sent, phases, opt
     _, name, fits = smallest(fullest)
     sentence = (
         f"ZeRO stage {stage}, {counted(parameters)} parameters of {RECIPES[dtypes].bytes_per_parameter} "
-        f"bytes, ranks: {ranks:,}. Phase {told}: each holds {size(now.device)} on its device ({held}) "
-        f"and sends {size(now.sent)}, in the whole step {size(sent)}. "
-        f"At the fullest it holds {size(fullest)}, activations aside: "
+        f"bytes, ranks: {ranks:,}. In the phase “{told}”, each holds {size(now.device)} on its device "
+        f"({held}) and sends {size(now.sent)}, in the whole step {size(sent)}. "
+        f"At the peak it holds {size(fullest)}, activations aside: "
     )
     sentence += f"that fits {name}." if fits else f"that fits no device, not even {name}."
     if optimizer != "device":
-        sentence += f" Outside lie {size(now.outside)}; a step moves over {carried(phases)}."
+        sentence += f" Outside are {size(now.outside)}; a step moves over {carried(phases)}."
     return sentence

@@ -37,7 +37,7 @@ class Answer:
     @property
     def _answer(self):
         if "ALLRANKS_WORLD" not in os.environ:
-            raise RuntimeError(f"{self.__name__} is called by the grader itself, and runs on ranks only")
+            raise RuntimeError(f"{self.__name__} is called by the grader itself, and runs only on ranks")
         names = vars(sys.modules["__main__"])
         if self.__name__ not in _tried:
             _tried[self.__name__] = _define(self.cells, self.__name__, names)

@@ -141,7 +141,7 @@ def _sources(content):
     sources = [cell.get("source", "") for cell in code]
     texts = ["".join(map(str, source)) if isinstance(source, list) else str(source) for source in sources]
     if sum(map(len, texts)) > MOST_CODE:
-        raise NotGradable(f"has {sum(map(len, texts)):,} letters of code; at most {MOST_CODE:,} are read")
+        raise NotGradable(f"has {sum(map(len, texts)):,} characters of code; at most {MOST_CODE:,} are read")
     return list(enumerate(texts, 1))
 
 

@@ -49,7 +49,7 @@ def nothing_found(dumps):
     if not any(dump.history.calls for dump in dumps.values()):
         return "No rank has entered a collective, as far as the recorder knows."
     if len(dumps) == 1:
-        return "One dump cannot be compared: give those of all ranks."
+        return "One dump cannot be compared: give the dumps of all ranks."
     return f"{len(dumps)} dumps agree, as far as the recorder knows."
 
 
@@ -95,9 +95,9 @@ def _groups(dumps):
     for name, seen in members.items():
         if len(seen) > 1 and name == WORLD:
             said = " · ".join(f"{_ranks(ranks)} of a run of {len(one)}" for one, ranks in seen.items())
-            return [f"the dumps are not of one run: {said}"]
+            return [f"the dumps are not from one run: {said}"]
         if len(seen) > 1:
-            said = " · ".join(f"{_ranks(ranks)} made it of {_ranks(one)}" for one, ranks in seen.items())
+            said = " · ".join(f"{_ranks(ranks)} made it from {_ranks(one)}" for one, ranks in seen.items())
             return [f"group {name} is not the same on all ranks: {said}"]
     return []
 

@@ -70,7 +70,7 @@ def read(paths, refusals=None):
             files.append(path)
     if not files:
         raise NoDump(
-            f"no dumps in {', '.join(map(str, paths))}: the name of a dump ends in the number of its rank"
+            f"no dumps in {', '.join(map(str, paths))}: the name of a dump must end in the number of its rank"
         )
     dumps, sources, why = {}, {}, []
     for path in files:
@@ -82,7 +82,7 @@ def read(paths, refusals=None):
             why.append(str(refusal))
             continue
         if rank in dumps and not os.path.samefile(path, sources[rank]):
-            raise NoDump(f"{sources[rank]} and {path} are both of rank {rank}: give the dumps of one run")
+            raise NoDump(f"{sources[rank]} and {path} are both from rank {rank}: give the dumps of one run")
         dumps[rank], sources[rank] = dump, path
     if not dumps:
         raise NoDump("\n".join(why))
@@ -112,7 +112,7 @@ def _read_one(path):
         raise NoDump(f"there is no file or folder {path}")
     number = NUMBER.search(path)
     if not number:
-        raise NoDump(f"{path}: the name of a dump ends in the number of its rank")
+        raise NoDump(f"{path}: the name of a dump must end in the number of its rank")
     try:
         content = gzipped.read(path)
     except (OSError, EOFError, zlib.error) as error:
@@ -131,7 +131,7 @@ def _read_one(path):
         said = f"it lacks {error}"
     except (AttributeError, IndexError, TypeError, ValueError):
         said = "it holds something else" if content.startswith(PICKLED) else "it is not pickled"
-    raise NoDump(f"{path} is no dump of the flight recorder: {said}")
+    raise NoDump(f"{path} is not a dump of the flight recorder: {said}")
 
 
 def _understood(dump):

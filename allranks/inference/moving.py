@@ -22,7 +22,7 @@ def held_heads(kv_heads, ranks, rank):
     if kv_heads % ranks and ranks % kv_heads:
         raise ValueError(
             f"{ranks} ranks cannot share {kv_heads} (kv_heads) evenly: "
-            "one number has to divide the other, with copies where there are more ranks"
+            "one number must divide the other; where there are more ranks, they hold copies"
         )
     pieces = min(kv_heads, ranks)
     each, piece = kv_heads // pieces, rank * pieces // ranks

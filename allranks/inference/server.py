@@ -156,7 +156,7 @@ def checked(requests, page, pages):
         quantity("arrival", arrival), whole("prompt", prompt), whole("output", output)
         if arrival < before:
             raise ValueError(
-                f"request {number} arrives at {arrival} s, before the one in front of it: sort by arrival"
+                f"request {number} arrives at {arrival} s, before the one listed before it: sort by arrival"
             )
         needed = -(-(prompt + output - 1) // page)
         if pages is not None and needed > pages:

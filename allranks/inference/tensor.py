@@ -31,7 +31,7 @@ def tensor_slice(model, ranks):
     if model.kv_heads % ranks and ranks % model.kv_heads:
         raise ValueError(
             f"{ranks} ranks cannot share {model.kv_heads} (kv_heads) evenly: "
-            "one number has to divide the other, with copies where there are more ranks"
+            "one number must divide the other; where there are more ranks, they hold copies"
         )
     return transformer.Transformer(
         model.layers, model.hidden, model.heads // ranks, max(1, model.kv_heads // ranks), model.head_width,

@@ -124,7 +124,7 @@ def timed_out(view, timeout):
 
 def not_started(view, missing, seconds, is_stopped):
     """Return the exception for ranks that had not joined the world after so many seconds."""
-    stopped = " · a signal has stopped them, or what they are forked from" if is_stopped else ""
+    stopped = " · a signal has stopped them, or the process they come from" if is_stopped else ""
     message = f"{_name(view, missing)} had not started after {seconds:.0f} s{stopped}"
     return _with_note(RanksTimedOut(message, missing), view)
 
@@ -271,14 +271,14 @@ def _where_one_stands(view, rank):
     if outcome.state == "returned":
         return " returned"
     if outcome.state in ("died", "stopped", "gone") and not view.frames[rank]:
-        return " left no word"
+        return " reported nothing"
     # An echo in torch's words comes or not, as chance has it: do not say.
     if outcome.state == "raised" and (not _is_echo(outcome) or outcome.detail.echo.endswith("own words")):
         return "\n".join([" raised", *_traceback(outcome.detail)])
     stood = _stood(view, rank)
     if rank not in view.stopped:
         return f": {stacks.describe(stood)}"
-    stopped = "stopped by a signal; kill -CONT lets it go on"
+    stopped = "stopped by a signal; kill -CONT resumes it"
     return f": {stacks.describe(stood)} ({stopped})" if stood else f" is {stopped}"
 
 

@@ -49,7 +49,7 @@ def place():
         return os.getcwd(), path()
     except FileNotFoundError:
         raise FileNotFoundError(
-            "the working directory of this process was deleted: go to one that exists, by os.chdir(…) or %cd."
+            "the working directory of this process was deleted: go to one that exists (os.chdir(…) or %cd)."
         ) from None
 
 
@@ -117,8 +117,8 @@ def warn_of_edits():
         _imported[name] = spec, written
         if then != written:
             notebook.warn(
-                f"{os.path.basename(file)} was edited after it was imported here: ranks run it as it is now, "
-                f"the notebook as it was. importlib.reload({name}) brings them together."
+                f"{os.path.basename(file)} was edited after it was imported here: ranks run the new version, "
+                f"the notebook the old one. importlib.reload({name}) loads the new one here."
             )
 
 

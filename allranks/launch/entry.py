@@ -106,8 +106,8 @@ def _check(fn, args, kwargs, given):
     kinds = (inspect.isasyncgenfunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction)
     if any(is_one(one) for is_one in kinds for one in (fn, type(fn).__call__)):
         raise TypeError(
-            f"launch needs a function that returns its result, and {hints.name_of(fn)} is a "
-            "generator or coroutine function: call it in an ordinary one, by list(…) or asyncio.run(…)."
+            f"launch needs a function that returns its result, but {hints.name_of(fn)} is a generator or "
+            "coroutine function: call it in an ordinary function, with list(…) or asyncio.run(…)."
         )
     if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
         raise ValueError(
@@ -120,8 +120,8 @@ def _check(fn, args, kwargs, given):
         )
     if given["rules"] and (cluster or existing.found()):
         raise ValueError(
-            f"rules={given['rules']!r} is for ranks that launch starts itself, and here others start them. "
-            "Leave it out, or run the program by torchrun -m allranks.nccl."
+            f"rules={given['rules']!r} is for ranks that launch starts itself, but others start these. "
+            "Leave it out, or run the program with torchrun -m allranks.nccl."
         )
     _check_keywords(fn, args, kwargs, given)
 
@@ -144,7 +144,7 @@ def _check_keywords(fn, args, kwargs, given):
         if key in signature.parameters and key not in by_position and value not in (None, SECONDS)
     ]
     taken = "".join(
-        f"{key}={given[key]!r} went to launch, and {name} has a parameter of this name too: give that one by "
+        f"{key}={given[key]!r} went to launch, but {name} has a parameter of this name too: give that one by "
         f"position, or launch functools.partial({name}, {key}=…). "
         for key in shared
     )

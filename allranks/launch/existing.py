@@ -51,7 +51,7 @@ def run(fn, args, kwargs, *, world_size, timeout, backend):
         seed(rank, torch.manual_seed)
         return _shared(fn(*args, **kwargs), existing)
     except Exception as error:
-        error.add_note(f"on rank {rank} of {existing}, which launch found started")
+        error.add_note(f"on rank {rank} of {existing}, which launch did not start")
         _report(error)
         raise
 

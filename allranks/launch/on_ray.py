@@ -19,7 +19,7 @@ from allranks.launch import blame, packing, recorder, stacks
 from allranks.launch.blame import Outcome
 from allranks.launch.rank import seed
 
-SILENT = "ended without a word: its process or its machine died"
+SILENT = "ended without a report: its process or its machine died"
 
 
 class Mailbox:
@@ -81,7 +81,7 @@ def _possible(resources, world_size, backend):
         raise TypeError(f"world_size={world_size!r} is not a whole number of ranks.") from None
     cpus, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     if backend not in (None, "gloo", "nccl"):
-        raise ValueError(f"backend={backend!r} is not 'nccl' or 'gloo', which Ray's workers can have.")
+        raise ValueError(f"backend={backend!r} is not 'nccl' or 'gloo', the two that Ray's workers can use.")
     kind, there = ("GPUs", gpus) if backend == "nccl" else ("CPUs", cpus)
     if not 1 <= world_size <= there:
         raise ValueError(

@@ -26,7 +26,7 @@ def make_plan(world_size, backend, rules=None):
     if rules and backend not in (None, "gloo"):
         raise ValueError(
             f"rules='nccl' is for ranks on the CPU, under gloo, but backend={backend!r} was requested: NCCL "
-            "itself keeps its rules. Leave one of the two out."
+            "enforces its own rules. Leave one of the two out."
         )
     if rules:
         return Plan(world_size, "gloo", (None,) * world_size, rules)

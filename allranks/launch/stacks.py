@@ -151,7 +151,7 @@ def describe(frames):
 def _without_a_line(frames):
     """Say where a rank stands that is in no line of the reader's: `launch(model, x)` has none."""
     if not frames:
-        return "gave no answer"
+        return "did not answer"
     calls = [number for number, frame in enumerate(frames) if is_launcher(frame) and frame.name == "_call"]
     if not calls:
         return "not yet in your function"

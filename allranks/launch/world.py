@@ -139,7 +139,7 @@ class World:
         if self.refused:
             return blame.refused(self.refused)
         if self.is_lost:
-            return blame.NotStarted("no rank was started: the process that they are forked from ended")
+            return blame.NotStarted("no rank was started: the process that ranks are forked from ended")
         if self._failed():
             return self._explained(start + limit)
         if len(self.joined) < len(self.ranks):

@@ -37,7 +37,7 @@ class Loan:
         """Hand the results over; raise `RuleBroken` if the program has not kept its hands off."""
         for t, which, before, version in self.lent:
             if writes(t) != version or not same(t, before):
-                raise RuleBroken(f"NCCL uses the {which} of {self.words} until wait(): it was written to")
+                raise RuleBroken(f"NCCL uses the {which} of {self.words} until wait(), but it was written to")
         for t in self.outputs:
             t.data.copy_(self.copies[id(t)])
 

@@ -199,7 +199,7 @@ def build(model, groups, fold, program, sequences, microbatches):
     def share_of_loss(logits, targets):
         keep = targets.flatten() != IGNORED
         if not keep.any():
-            raise ValueError("no target counts in this rank's part of a micro-batch: at least one has to")
+            raise ValueError("no target counts in this rank's part of a micro-batch: at least one must count")
         mean = tensor.parallel_cross_entropy(logits.flatten(0, 1)[keep], targets.flatten()[keep], tp)
         return mean * keep.sum() / counted
 

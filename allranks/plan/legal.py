@@ -59,7 +59,7 @@ def illegal(model, each, sequence_parallel=True):
     """Why `model` cannot have the `Layout` `each`: a sentence, or None if it can."""
     keys = model.kv_heads
     if model.heads % each.tp or model.feed_forward % each.tp:
-        return f"tp = {each.tp} must divide {model.heads} heads and feed-forwards of {model.feed_forward}"
+        return f"tp = {each.tp} must divide {model.heads} heads and feed-forward size {model.feed_forward}"
     if keys % each.tp and each.tp % keys:
         return f"tp = {each.tp} must divide {keys} heads of keys and values, or be a multiple of them"
     whole_parts = each.cp * (each.tp if sequence_parallel else 1)
@@ -70,7 +70,10 @@ def illegal(model, each, sequence_parallel=True):
     if each.chunks > 1 and each.pp == 1:
         return f"{each.chunks} pieces need a pipeline to interleave, not pp = 1"
     if model.experts % each.ep or (each.cp % each.ep and each.ep % each.cp):
-        return f"ep = {each.ep} must divide {model.experts} experts, and divide cp = {each.cp} or cp it"
+        return (
+            f"ep = {each.ep} must divide {model.experts} experts, "
+            f"and must divide cp = {each.cp} or be a multiple of it"
+        )
     if each.dp % (-(-each.ep // each.cp)):
         return f"ep = {each.ep} must divide cp × dp = {each.cp * each.dp}"
     return None

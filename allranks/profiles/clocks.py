@@ -100,7 +100,7 @@ def _agree(recorded, places, lists):
             if one != other:
                 raise ValueError(
                     f"collective {turn} is {one} on rank {names[0]} and {other} on rank {rank}: if there are "
-                    "several groups, the traces have to name them, as those of NCCL do"
+                    "several groups, the traces must name them, as NCCL's traces do"
                 )
 
 

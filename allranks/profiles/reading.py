@@ -51,7 +51,7 @@ def read(trace):
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
     about = trace.get("distributedInfo") if isinstance(trace, dict) else None
     if not events:
-        raise ValueError("this is no trace of torch.profiler: it has no traceEvents")
+        raise ValueError("this is not a trace of torch.profiler: it has no traceEvents")
     if not about or "rank" not in about:
         raise ValueError("the trace names no rank: profile after init_process_group, not before it")
     timed = [event for event in events if event.get("ph") == "X" and event.get("cat") != "Trace"]

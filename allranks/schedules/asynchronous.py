@@ -33,7 +33,7 @@ def weights_used(schedule):
     latest - version, p-1-r on rank r in steady state. At most p-r versions are held: 4, 3, 2, 1 of 4 ranks.
     """
     if any(operation.kind not in ("F", "BW") for order in schedule.orders for operation in order):
-        raise ValueError(f"{schedule.name} splits its backwards; only a whole one ends with an update")
+        raise ValueError(f"{schedule.name} splits its backwards; only an unsplit one ends with an update")
     uses = []
     for order in schedule.orders:
         latest, taken, mine = 0, {}, []

@@ -78,8 +78,8 @@ def interleaved(stages, microbatches, chunks, group=None):
     group = group_size(stages, microbatches) if group is None else whole("group", group, least, microbatches)
     if 0 < microbatches % group < least:
         raise ValueError(
-            f"group must leave no remainder of {microbatches} micro-batches, or one of at least {least}, "
-            f"not {microbatches % group} as {group} does"
+            f"group must divide {microbatches} micro-batches or leave at least {least} over, "
+            f"but {group} leaves {microbatches % group}"
         )
     total, orders = microbatches * chunks, []
     forwards, backwards = [], []

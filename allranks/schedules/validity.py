@@ -79,7 +79,7 @@ def _places(schedule):
             numbers = isinstance(microbatch, int) and isinstance(stage, int)
             if kind not in NAMES or not (numbers and 0 <= microbatch < microbatches and 0 <= stage < virtual):
                 raise ValueError(
-                    f"{at}: {kind!r} of micro-batch {microbatch} on stage {stage} is none of F, B, W and BW "
+                    f"{at}: {kind!r} of micro-batch {microbatch} on stage {stage} is not F, B, W or BW "
                     f"of {microbatches} micro-batches on {virtual} virtual stages"
                 )
             for part in kind:

@@ -23,7 +23,7 @@ class Pool:
 
     def __init__(self, size, page, prefixes=False):
         if size < 1 or page < 1:
-            raise ValueError(f"{size} pages of {page} tokens: a pool has at least one page of one token")
+            raise ValueError(f"{size} pages of {page} tokens: a pool needs at least one page of one token")
         self.size, self.page, self.prefixes = size, page, prefixes
         self.free = list(reversed(range(size)))
         self.holders = [0] * size  # requests that hold a page

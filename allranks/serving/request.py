@@ -24,7 +24,7 @@ class Request:
     def __post_init__(self):
         if not self.prompt or self.new < 1:
             raise ValueError(
-                f"{len(self.prompt)} known and {self.new} new tokens: a request needs one of each"
+                f"{len(self.prompt)} known and {self.new} new tokens: a request needs at least one of each"
             )
         self.tokens = list(self.prompt)
 

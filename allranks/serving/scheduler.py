@@ -17,7 +17,9 @@ class Scheduler:
 
     def __init__(self, pool, slots, budget=None, static=False, reserve=False):
         if slots < 1 or (budget is not None and budget < slots):
-            raise ValueError(f"{slots} slots and a budget of {budget} tokens: each slot needs a token a step")
+            raise ValueError(
+                f"{slots} slots and a budget of {budget} tokens: each slot needs one token a step"
+            )
         self.pool, self.slots, self.budget = pool, slots, budget
         self.static, self.reserve = static, reserve
         self.waiting, self.running = deque(), []  # both in order of arrival

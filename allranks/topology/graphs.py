@@ -77,7 +77,7 @@ def dragonfly_graph(routers, hosts_per_router, global_links):
 def torus_graph(*sides):
     """The links of `networks.torus`; hosts are ("host", x, y, …)."""
     if not sides:
-        raise ValueError("sides must be at least one whole number, not none")
+        raise ValueError("sides must hold at least one whole number, not none")
     hosts = 1
     for side in sides:
         hosts *= whole("side", side)

@@ -144,7 +144,7 @@ def torus(*sides):
     cut twice (Dally & Towles 2004, chapter 5); a side of two has one link between its two chips, not two.
     """
     if not sides:
-        raise ValueError("sides must be at least one whole number, not none")
+        raise ValueError("sides must hold at least one whole number, not none")
     hosts = 1
     for side in sides:
         hosts *= whole("side", side)

@@ -52,7 +52,7 @@ def _checked(levels):
             )
         inner = level.ranks
     if not levels:
-        raise ValueError("levels must be at least one Level, not none")
+        raise ValueError("levels must hold at least one Level, not none")
     return levels
 
 
@@ -64,7 +64,7 @@ def _world_size(mesh):
     for i, (axis, size) in enumerate(mesh):
         world_size *= whole(f"the size of {axis}", size)
         if axis in [other for other, _ in mesh[:i]]:
-            raise ValueError(f"each axis of the mesh must have a name of its own, not twice {axis!r}")
+            raise ValueError(f"the axes of the mesh must have different names, and {axis!r} is there twice")
     return world_size
 
 

@@ -71,7 +71,7 @@ def test_a_gradient_is_the_slope_of_the_loss():
 
 
 def test_what_cannot_be_split_or_combined_is_refused():
-    with pytest.raises(ValueError, match="extra must leave each of 4 ranks a point of 16, not be 10"):
+    with pytest.raises(ValueError, match="extra must leave one of 16 points to each of 4 ranks, not be 10"):
         split(16, 4, 10)
     with pytest.raises(ValueError, match=f"way must be one of {', '.join(map(repr, WAYS))}, not 'median'"):
         combined([(1.0, 1.0)], [1], "median")

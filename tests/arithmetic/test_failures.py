@@ -123,7 +123,7 @@ def test_the_picture_of_the_chapter_has_the_shares_that_are_lost():
         (lambda: failures.parts(1, 1, 1, 1, -1), "detect must be a number of at least 0, not -1"),
         (lambda: failures.restart_for(0, 1, 1, 1), "share must be a number above 0, not 0"),
         (lambda: failures.restart_for(0.9, 1, 1, 1), "share must be at most 0.157, the goodput without"),
-        (lambda: failures.simulate(100, 100, 1, 10), "less than 0.001 of the time would train"),
+        (lambda: failures.simulate(100, 100, 1, 10), "training gets less than 0.001 of the time"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message):

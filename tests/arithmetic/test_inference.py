@@ -161,7 +161,7 @@ def test_the_published_forms_are_the_best_meshes_but_for_one_part_in_k(ranks):
         (lambda: inference.tensor_slice(LLAMA, 0), "ranks must be a whole number of at least 1, not 0"),
         (
             lambda: inference.tensor_slice(LLAMA._replace(heads=24, kv_heads=6), 4),
-            "4 ranks cannot share 6 .kv_heads. evenly: one number has to divide the other",
+            "4 ranks cannot share 6 .kv_heads. evenly: one number must divide the other",
         ),
         (lambda: inference.tensor_messages(LLAMA, 0), "tokens must be a whole number"),
         (lambda: inference.decode_seconds(LLAMA, 8, "h100", "string"), "link must be one of"),

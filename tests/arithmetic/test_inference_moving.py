@@ -185,7 +185,7 @@ def test_replicas_serve_what_each_alone_serves(servers, policy):
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda: inference.routes(2, 3, 1), r"3 ranks cannot share 2 \(kv_heads\) evenly: one number has"),
+        (lambda: inference.routes(2, 3, 1), r"3 ranks cannot share 2 \(kv_heads\) evenly: one number must"),
         (lambda: inference.routes(2, 1, 0), "ranks must be a whole number of at least 1|receivers must be"),
         (lambda: inference.held_heads(4, 2, 2), "rank must be a whole number from 0 to 1, not 2"),
         (lambda: inference.recompute_flops(PRESETS["mixtral-8x7b"], 9), "8 experts"),

@@ -81,7 +81,7 @@ def test_traffic_falls_with_steps_alone_and_with_bits():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: fragments_of(24, 5), "size must divide the 24 layers, and 5 does not"),
+        (lambda: fragments_of(24, 5), "size must divide the 24 layers, not be 5"),
         (lambda: utilization(1, 4, 0, 1), "step must be a number above 0"),
         (lambda: utilization(1, 4, 1, 1, delay=-1), "delay must be a whole number of at least 0"),
         (lambda: table_utilization(2e9, 1), r"parameters must be one of 1000000000.0, 10000000000.0, "),

@@ -104,8 +104,8 @@ def test_a_collective_is_known_by_its_name(name, kind):
 @pytest.mark.parametrize(
     "content, said",
     [
-        ([], "no trace of torch.profiler"),
-        ({"traceEvents": []}, "no trace of torch.profiler"),
+        ([], "not a trace of torch.profiler"),
+        ({"traceEvents": []}, "not a trace of torch.profiler"),
         ({"traceEvents": [event("aten::mm", "cpu_op", 0, 1)]}, "names no rank"),
         (trace({"ph": "M", "name": "process_name"}, rank=3), "rank 3 has no event"),
     ],

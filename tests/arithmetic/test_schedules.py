@@ -240,10 +240,10 @@ def test_two_ranks_that_wait_for_each_other_are_found():
             "rank 1, position 1: the weight gradient of micro-batch 0 on stage 1 needs the input gradient of "
             "micro-batch 0 on stage 1, which comes later, at position 2",
         ),
-        (0, 0, (Operation("G", 0, 0),), "rank 0, position 0: 'G' of micro-batch 0 on stage 0 is none of"),
-        (0, 0, (Operation("F", 0.5, 0),), "rank 0, position 0: 'F' of micro-batch 0.5 on stage 0 is none of"),
-        (0, 0, (Operation("F", 9, 0),), "rank 0, position 0: 'F' of micro-batch 9 on stage 0 is none of"),
-        (0, 0, (Operation("F", 0, -1),), "rank 0, position 0: 'F' of micro-batch 0 on stage -1 is none of"),
+        (0, 0, (Operation("G", 0, 0),), "rank 0, position 0: 'G' of micro-batch 0 on stage 0 is not F"),
+        (0, 0, (Operation("F", 0.5, 0),), "rank 0, position 0: 'F' of micro-batch 0.5 on stage 0 is not F"),
+        (0, 0, (Operation("F", 9, 0),), "rank 0, position 0: 'F' of micro-batch 9 on stage 0 is not F"),
+        (0, 0, (Operation("F", 0, -1),), "rank 0, position 0: 'F' of micro-batch 0 on stage -1 is not F"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(rank, position, replacement, complaint):
@@ -275,7 +275,7 @@ def test_a_backward_before_its_forward_is_named():
         (lambda: schedules.pipedream(4, True), "microbatches must be a whole number"),
         (lambda: schedules.interleaved(4, 8, 2, 3), "group must be a whole number from 4 to 8, not 3"),
         (lambda: schedules.interleaved(4, 3, 2, 2), "group must be a whole number from 3 to 3, not 2"),
-        (lambda: schedules.interleaved(4, 10, 2, 4), "or one of at least 4, not 2 as 4 does"),
+        (lambda: schedules.interleaved(4, 10, 2, 4), "or leave at least 4 over, but 4 leaves 2"),
         (lambda: schedules.looped_bfs(4, 8, 0), "chunks must be a whole number"),
         (
             lambda: check(schedules.gpipe(2, 2), sends="eager"),

@@ -296,7 +296,7 @@ def test_bad_input_says_what_is_allowed(arguments, complaint):
 
 def test_an_incomplete_schedule_is_refused():
     whole = schedules.gpipe(2, 1)
-    with pytest.raises(ValueError, match="has not every forward"):
+    with pytest.raises(ValueError, match="lacks a forward"):
         simulate(whole._replace(orders=((Operation("F", 0, 0),), ())))
 
 

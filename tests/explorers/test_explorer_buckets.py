@@ -32,7 +32,7 @@ def test_the_text_says_what_the_arithmetic_gives(cap, small_first, algorithm):
     many = f"{len(held)} buckets of up to" if len(held) > 1 else "one bucket of"
     assert f"leave in {many} {largest} MiB." in said
     assert f"take {seconds(now.communication)}: {seconds(now.hidden)} hidden" in said
-    assert f"{seconds(now.exposed)} exposed, so that all is done after {seconds(now.end)}." in said
+    assert f"{seconds(now.exposed)} exposed, and everything is done after {seconds(now.end)}." in said
 
 
 def test_the_first_bucket_leaves_after_one_mebibyte_and_the_others_after_25():
@@ -63,7 +63,7 @@ def test_a_moment_counts_the_buckets_that_are_full_and_averaged(moment):
     _, now = buckets.overlap([4 * MIB] * 24, 25 * MIB, settings(buckets.CONTROLS, {}))
     at = now.end * min(moment, 48) / 48
     full, done = (sum(each <= at for each in times) for times in (now.filled, now.ends))
-    assert (f"{full} are full and {done} averaged." in shown["text"]) == (moment > 0)
+    assert (f"{full} buckets are full and {done} averaged." in shown["text"]) == (moment > 0)
     assert shown["steps"] == 49
 
 

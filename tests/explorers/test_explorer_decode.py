@@ -53,7 +53,7 @@ def test_the_words_are_the_arithmetic(given):
     devices = own["ranks"] * own["stages"]
     assert f"the next token takes {seconds(token.seconds)}." in words
     assert f"A user gets {figures(1 / token.seconds)} tokens a second" in words
-    assert f"a device writes {figures(own['sequences'] / token.seconds / devices)}." in words
+    assert f"a device generates {figures(own['sequences'] / token.seconds / devices)}." in words
     share = percent(getattr(token, token.bound) / token.seconds, 0)
     assert f"What takes longest is {explorer.NAMES[token.bound]}, {share} of the time" in words
     room = sum(
@@ -91,7 +91,7 @@ def test_the_knee_is_where_the_bound_changes():
     own = inference.batch_knee(PRESETS["llama3-70b"], "h100", "nvlink-4", ranks=8, past=8192)
     assert own == 52
     long = {"model": "llama2-7b", "context": 131072, "against": "sequences"}
-    assert "Up to 1,024 sequences, nothing else takes longer." in draw(**long)["text"]
+    assert "This does not change up to 1,024 sequences." in draw(**long)["text"]
     assert ">knee" not in draw(**long)["svg"]
 
 

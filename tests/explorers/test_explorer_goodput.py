@@ -39,8 +39,9 @@ def computed(given):
 def test_the_words_are_the_arithmetic(given):
     words, (own, mean, interval, parts) = draw(**given)["text"], computed(given)
     assert f"failures in a thousand node-days: one every {lasting(mean)}." in words
-    assert f"Saved every {lasting(interval)}, {percent(parts.trains)} of the time trains." in words
-    assert f"Writing takes {percent(parts.writes)}, repeating {percent(parts.repeats)}," in words
+    trains = f"{percent(parts.trains)} of the time is spent training."
+    assert f"With a checkpoint every {lasting(interval)}, {trains}" in words
+    assert f"Writing takes {percent(parts.writes)}, redoing {percent(parts.repeats)}," in words
     assert f"noticing {percent(parts.detects)} and restarting {percent(parts.restarts)}." in words
     assert (f"The best interval is {lasting(failures.best(own['write'], mean))}" in words) == (
         own["save"] != "best"
@@ -80,7 +81,7 @@ def test_what_runs_reported_is_what_the_ledger_has():
 def test_opt_does_not_fit_until_a_restart_takes_hours():
     first = draw()
     assert "OPT-175B does not fit: it reported about 59 %, and the model gives 96 %." in first["text"]
-    assert "Each failure must have cost 6.8 hours until training went on." in first["text"]
+    assert "Each failure must have cost 6.8 hours before training went on." in first["text"]
     assert ">1  OPT-175B: 124 nodes, about 59 %; model 96 %</text>" in first["svg"]
     slow = draw(restart=28_800)["text"]
     assert "RSC-1 and Llama 3 405B do not fit: RSC-1 reported at least 90 %" in slow

@@ -66,7 +66,7 @@ def test_where_nothing_fits_the_change_that_needs_least_is_offered():
     assert not now.fits and not any(price.fits for *_, price in tried)
     least = min(price.memory.total for *_, price in tried)
     assert explorer.better(now, tried)[0][3].memory.total == least
-    assert "No change of one setting makes it fit" in drawn(**changed)["insight"]
+    assert "No single change makes it fit" in drawn(**changed)["insight"]
 
 
 @pytest.mark.parametrize("axis, size", [("tp", 4), ("cp", 2), ("dp", 6), ("pp", 8)])

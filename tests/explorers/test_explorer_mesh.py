@@ -67,7 +67,9 @@ def test_experts_are_a_part_of_dp_and_only_a_mixture_has_them():
 
 
 def test_more_ranks_than_can_be_shown_are_refused():
-    with pytest.raises(ValueError, match="dp must leave at most 128 ranks in all, not 256 as 16 does"):
+    with pytest.raises(
+        ValueError, match="dp = 16 makes 256 ranks in all; at most 128 are drawn: make an axis smaller"
+    ):
         drawn(tp=8, cp=1, pp=2, dp=16)
 
 

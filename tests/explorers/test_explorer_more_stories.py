@@ -108,10 +108,10 @@ def exposed(title, **changed):
 
 
 def test_buckets():
-    one, each, between = overlap("All in one"), overlap("Each alone"), overlap("In between")
+    one, each, between = overlap("All in one"), overlap("One per gradient"), overlap("In between")
     assert one.hidden == pytest.approx(0) and len(one.starts) == 1
     assert each.hidden > one.hidden and each.communication > one.communication
-    assert len(each.starts) == state("buckets", "Each alone")["layers"]
+    assert len(each.starts) == state("buckets", "One per gradient")["layers"]
     assert between.exposed == min(exposed("In between"))
     surprise = exposed("The surprise")
     assert overlap("The surprise").exposed > 2 * min(surprise)
@@ -136,7 +136,7 @@ def loses(title, **changed):
 
 
 def test_precision():
-    plain, _ = loses("Room enough")
+    plain, _ = loses("Enough range")
     assert max(plain) < 1e-9
     plain, _ = loses("Half the bits")
     assert plain.zero + plain.subnormal > 0.5 and plain.zero > 0.01
@@ -165,10 +165,10 @@ def token(title, **changed):
 
 
 def test_decode():
-    one, many = token("One reader"), token("Shared weights")
+    one, many = token("One sequence"), token("Shared weights")
     assert one.weights > one.seconds / 2 and one.arithmetic < 0.01 * one.seconds
     assert many.seconds < 1.5 * one.seconds
-    assert token("Long texts").bound == "cache"
+    assert token("Long contexts").bound == "cache"
     assert token("The surprise").seconds > one.seconds and token("The surprise").weights < one.weights
     assert token("The limit").bound == "arithmetic"
     given = state("decode", "The limit")
@@ -199,11 +199,11 @@ def served(title, **changed):
 
 
 def test_serving():
-    idle = served("Little load")
+    idle = served("Light load")
     waits = [each.phases[1][1] - each.phases[0][1] for each in idle.served]
     assert sum(wait < 1e-3 for wait in waits) > len(waits) / 2
     closed, joined, chunks = (
-        serving.latencies(served(title)) for title in ("Closed batches", "Continuous", "The surprise")
+        serving.latencies(served(title)) for title in ("Static batches", "Continuous", "The surprise")
     )
     assert joined[0] < closed[0] / 2
     assert chunks[3] < joined[3] / 5 and joined[0] < chunks[0] < 1.3 * joined[0]
@@ -306,7 +306,7 @@ def test_local_updates():
 def test_traces():
     made = {
         title: profiles.example(state("traces", title)["trace"])
-        for title in ("Healthy", "A straggler", "The surprise", "No overlap", "Many small ones", "Your turn")
+        for title in ("Healthy", "A straggler", "The surprise", "No overlap", "Small messages", "Your turn")
     }
     shares = {title: profiles.shares(recorded) for title, recorded in made.items()}
     late = {title: profiles.straggler(recorded) for title, recorded in made.items()}
@@ -317,7 +317,7 @@ def test_traces():
     assert max(each.waiting / each.whole for each in shares["The surprise"]) < 0.11
     assert min(each.other / each.whole for each in shares["The surprise"]) > 0.6
     assert all(each.exposed == pytest.approx(each.communicating) for each in shares["No overlap"])
-    assert len(made["Many small ones"][0].collectives) > 5 * len(made["Healthy"][0].collectives)
+    assert len(made["Small messages"][0].collectives) > 5 * len(made["Healthy"][0].collectives)
     assert late["Your turn"] is None
     assert sum(each.waiting > 0.2 * each.whole for each in shares["Your turn"]) == 2
 

@@ -33,7 +33,7 @@ def test_half_precision_is_said_as_published():
     for fact in (
         "largest 65,504",
         "smallest 5.96 × 10⁻⁸",
-        "adding less than 0.000488 is lost",
+        "adding less than 0.000488 changes nothing",
         "4.0 % round to 0",
     ):
         assert fact in words  # 2^-24, 2^-11 (Micikevicius et al. 2018), Φ(−7/4)

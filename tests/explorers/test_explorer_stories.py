@@ -76,7 +76,7 @@ def timelines(title):
 def test_pipeline():
     (one,) = timelines("One micro-batch")
     assert one.bubble_of_total == 1 - 1 / 4
-    (more,) = timelines("More of them")
+    (more,) = timelines("More micro-batches")
     assert more.makespan - more.ideal == one.makespan - one.ideal
     ours, gpipe = timelines("The surprise")
     assert ours.makespan == gpipe.makespan
@@ -96,7 +96,7 @@ def test_pipeline():
 
 
 def test_all_reduce():
-    half = state("all_reduce", "Half the way")
+    half = state("all_reduce", "Halfway")
     held = collectives.contributions("ring", half["world_size"], half["step"])
     assert [sum(len(chunk) == half["world_size"] for chunk in row) for row in held] == [1] * 4
     sent = [collectives.cost("all_reduce", "ring", 1, p).nbytes for p in (4, 16)]
@@ -123,13 +123,13 @@ def phases(title):
 
 def test_zero():
     sent = {}
-    for title in ("All hold all", "Stage 1", "The surprise", "Stage 3"):
+    for title in ("Full copies", "Stage 1", "The surprise", "Stage 3"):
         made, now = phases(title)
         sent[title] = sum(each.sent for each in made)
-        fewer = now.optimizer * 4 == phases("All hold all")[1].optimizer
-        assert fewer == (title != "All hold all")
-    assert sent["All hold all"] == sent["Stage 1"] == sent["The surprise"]
-    assert sent["Stage 3"] == pytest.approx(1.5 * sent["All hold all"])
+        fewer = now.optimizer * 4 == phases("Full copies")[1].optimizer
+        assert fewer == (title != "Full copies")
+    assert sent["Full copies"] == sent["Stage 1"] == sent["The surprise"]
+    assert sent["Stage 3"] == pytest.approx(1.5 * sent["Full copies"])
     assert phases("Stage 1")[1].name == "update" and phases("Stage 3")[1].name == "gather"
     _, now = phases("The limit")
     assert now.whole_weights + now.whole_gradients > now.device / 2
@@ -168,7 +168,7 @@ def test_memory():
     assert sharded.activations > max(sharded.weights, sharded.gradients, sharded.optimizer)
     scores, fits = trained("The surprise")
     assert not fits and scores.activations > 2 * sharded.activations
-    again, fits = trained("Compute again")
+    again, fits = trained("Recompute")
     assert fits and again.activations + again.recomputed < again.weights
     long, fits = trained("The limit")
     assert not fits and long.activations > device
@@ -211,7 +211,7 @@ def hops(title):
 
 
 def test_context_parallel():
-    made, _, _ = hops("In one piece each")
+    made, _, _ = hops("Contiguous")
     work = [sum(hop[rank] for hop in made) for rank in range(4)]
     assert work == sorted(work) and work[-1] == max(work) > work[-2]
     made, _, given = hops("One hop")

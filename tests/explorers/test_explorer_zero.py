@@ -57,17 +57,17 @@ def test_the_words_say_what_the_arithmetic_says(stage, dtypes):
             f"sends {scaled(phase.sent, 'B') if phase.sent else 0}, in the whole step {scaled(sent, 'B')}."
             in said
         )
-        assert f"At the fullest it holds {scaled(max(each.device for each in phases), 'B')}" in said
+        assert f"At the peak it holds {scaled(max(each.device for each in phases), 'B')}" in said
         assert len(said.split()) <= 70
 
 
 def test_the_paper_s_figure_1_is_a_setting():
     # 7.5 billion parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB.
     for stage, printed in ((0, "120 GB"), (1, "31.4 GB")):
-        assert f"At the fullest it holds {printed}" in draw(stage=stage, ranks=64)["text"]
+        assert f"At the peak it holds {printed}" in draw(stage=stage, ranks=64)["text"]
     update = draw(stage=2, ranks=64, phase=4)["text"]
-    assert "Phase update: each holds 16.6 GB" in update
-    assert "Phase update: each holds 1.88 GB" in draw(stage=3, ranks=64, phase=6)["text"]
+    assert "In the phase “update”, each holds 16.6 GB" in update
+    assert "In the phase “update”, each holds 1.88 GB" in draw(stage=3, ranks=64, phase=6)["text"]
 
 
 def test_stage_3_sends_half_as_much_again():
@@ -87,7 +87,7 @@ def test_the_smallest_device_holds_it_and_no_smaller_one_does():
 
 
 def test_only_stage_3_moves_weights_off_the_device_and_has_layers():
-    with pytest.raises(ValueError, match=r"^offload must leave the weights on the device in stage 2"):
+    with pytest.raises(ValueError, match=r"^offload must leave weights on the device in stage 2"):
         draw(stage=2, offload="cpu cpu")
     assert draw(stage=3)["idle"] == [] and draw(stage=2)["idle"] == ["layers"]
 

@@ -74,7 +74,7 @@ def test_what_is_not_given_is_as_the_control_has_it():
         ({"size": 3}, "size must be one of 1, 2, 4, …, 512, 1024, not 3"),
         ({"overlap": "yes"}, "overlap must be on or off, not yes"),
         ({"step": -1}, "step must be a whole number from 0 to 100000, not -1"),
-        ({"colour": 1}, "colour cannot be set here; what can: kind, ranks, size, overlap, step"),
+        ({"colour": 1}, "colour is not a control here; the controls are kind, ranks, size, overlap, step"),
     ],
 )
 def test_a_setting_that_is_not_allowed_is_refused(given, sentence):

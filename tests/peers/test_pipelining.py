@@ -81,7 +81,7 @@ def test_one_f_one_b_is_torchs_except_for_its_slip_on_the_last_rank(stages, micr
     assert printed[-1] == tuple(
         Operation(kind, microbatch + (kind == "F"), stage) for kind, microbatch, stage in mine[-1]
     )
-    with pytest.raises(ValueError, match="is none of F, B, W"):
+    with pytest.raises(ValueError, match="is not F, B, W"):
         ours.check(ours.one_f_one_b(stages, microbatches)._replace(orders=printed))
 
 

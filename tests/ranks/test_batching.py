@@ -244,8 +244,8 @@ def test_two_replicas_write_what_one_writes():
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda: Pool(0, 16), "0 pages of 16 tokens: a pool has at least one"),
-        (lambda: Request([], 3), "0 known and 3 new tokens: a request needs one of each"),
+        (lambda: Pool(0, 16), "0 pages of 16 tokens: a pool needs at least one"),
+        (lambda: Request([], 3), "0 known and 3 new tokens: a request needs at least one of each"),
         (lambda: Request([1], 0), "1 known and 0 new tokens"),
         (lambda: Scheduler(Pool(4, 4), 0), "0 slots and a budget of None tokens"),
         (lambda: Scheduler(Pool(4, 4), 3, budget=2), "3 slots and a budget of 2 tokens: each slot needs"),

@@ -157,7 +157,7 @@ def test_what_is_no_dump_is_refused_and_not_run(tmp_path, capsys):
         ("rank_1", b"garbage\n", "it is not pickled"),
         ("rank_1", pickle.dumps([]), "it holds something else"),
         ("rank_1", pickle.dumps({"entries": []}), "it lacks 'pg_config'"),
-        ("notes.txt", b"", "ends in the number of its rank"),
+        ("notes.txt", b"", "must end in the number of its rank"),
         ("rank_9", None, "there is no "),
     ):
         if content is not None:
@@ -182,10 +182,10 @@ def test_one_file_that_cannot_be_read_is_said_and_the_others_are_read(tmp_path, 
 def test_dumps_of_two_runs_are_not_compared(tmp_path):
     for world_size in (4, 2):  # ranks 2 and 3 keep the dumps of the first
         launch(groups_of_a_mesh if world_size == 4 else entered_once, tmp_path, world_size=world_size)
-    said = "the dumps are not of one run: ranks 0, 1 of a run of 2 · ranks 2, 3 of a run of 4"
+    said = "the dumps are not from one run: ranks 0, 1 of a run of 2 · ranks 2, 3 of a run of 4"
     assert hang.findings(hang.read([tmp_path]))[0] == said
     (tmp_path / "host_b_rank_0").write_bytes((tmp_path / "rank_0").read_bytes())
-    with pytest.raises(hang.NoDump, match="are both of rank 0: give the dumps of one run"):
+    with pytest.raises(hang.NoDump, match="are both from rank 0: give the dumps of one run"):
         hang.read([tmp_path])
 
 

@@ -105,7 +105,7 @@ def test_an_exception_is_the_functions_own_and_torchrun_names_it_as_the_root_cau
     )
     assert status != 0
     assert "ValueError: no data on this rank\n" in said
-    assert "on rank 1 of 2, which launch found started" in said
+    assert "on rank 1 of 2, which launch did not start" in said
     root_cause = said.partition("Root Cause")[2]
     assert re.search(r"rank +: 1 ", root_cause), said
     assert "no data on this rank" in root_cause

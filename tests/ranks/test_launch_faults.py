@@ -140,7 +140,7 @@ def test_a_rank_that_exits_is_named():
     assert str(error) == "rank 2 exited with code 3 before the function returned"
     assert error.__notes__ == [
         f"ranks 0, 1, 3: {HERE}, line {line('loses a peer')}, in step, waiting in all_reduce\n"
-        "rank 2 left no word"
+        "rank 2 reported nothing"
     ]
 
 

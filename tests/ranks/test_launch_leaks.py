@@ -102,7 +102,7 @@ def test_a_fork_server_that_is_stopped_does_not_stop_the_clock(monkeypatch):
     finally:
         os.kill(stopped, signal.SIGCONT)
     assert str(caught.value) == (
-        "ranks 0, 1 had not started after 0 s · a signal has stopped them, or what they are forked from"
+        "ranks 0, 1 had not started after 0 s · a signal has stopped them, or the process they come from"
     )
     assert works()
 

@@ -103,7 +103,7 @@ def test_the_rank_that_is_killed_is_named(cluster):
 
     import ray
 
-    with pytest.raises(RankFailed, match=r"^rank 1 ended without a word: its process or its machine died"):
+    with pytest.raises(RankFailed, match=r"^rank 1 ended without a report: its process or its machine died"):
         on_ray(step)
     deadline = time.monotonic() + 30
     while ray.available_resources().get("CPU") != 2:

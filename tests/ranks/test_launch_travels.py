@@ -227,7 +227,7 @@ def test_a_module_that_was_edited_and_not_reloaded_is_named(kernel, tmp_path):
     os.utime(module, (time.time() + 5, time.time() + 5))
     cell = kernel.run("launch(edited_by_test.answer, world_size=1), edited_by_test.answer()")
     assert cell.text.endswith("([2], 1)")
-    assert "edited_by_test.py was edited after it was imported here: ranks run it as it is now" in cell.text
+    assert "edited_by_test.py was edited after it was imported here: ranks run the new version" in cell.text
     kernel.run("import importlib; importlib.reload(edited_by_test)")
     assert kernel.run("launch(edited_by_test.answer, world_size=1)").text == "[2]"
 

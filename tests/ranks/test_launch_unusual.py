@@ -76,7 +76,7 @@ async def later(x):
 )
 def test_an_object_or_a_partial_that_is_called_as_a_coroutine_is_refused(fn, name):
     error = failure(fn, kind=TypeError)
-    assert f"and {name} is a generator or coroutine function" in str(error)
+    assert f"but {name} is a generator or coroutine function" in str(error)
 
 
 @functools.singledispatch
@@ -345,7 +345,7 @@ def test_a_rank_that_refuses_to_say_where_it_stands_is_not_said_not_to_have_begu
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         sum(range(10**12))
 
-    assert failure(step, kind=RanksTimedOut, timeout=0.5).__notes__ == ["ranks 0, 1: gave no answer"]
+    assert failure(step, kind=RanksTimedOut, timeout=0.5).__notes__ == ["ranks 0, 1: did not answer"]
 
 
 def test_a_line_without_source_leaves_no_gap():

@@ -107,7 +107,7 @@ def f(x, timeout=5):
 
 def test_a_keyword_that_launch_has_taken_from_the_function_is_said():
     with pytest.warns(
-        UserWarning, match=r"^timeout=30 went to launch, and f has a parameter of this name too"
+        UserWarning, match=r"^timeout=30 went to launch, but f has a parameter of this name too"
     ) as seen:
         assert launch(f, 1, timeout=30, world_size=1) == [(1, 5)]
     assert seen[0].filename == __file__
@@ -142,7 +142,7 @@ def test_a_rank_that_is_stopped_is_said_to_be():
 
     with pytest.raises(RanksTimedOut) as caught:
         launch(step, world_size=2, timeout=1)
-    assert "rank 1 is stopped by a signal; kill -CONT lets it go on" in caught.value.__notes__[0]
+    assert "rank 1 is stopped by a signal; kill -CONT resumes it" in caught.value.__notes__[0]
 
 
 def test_a_hint_is_given_once_and_a_full_disk_is_not_the_functions_fault(monkeypatch):

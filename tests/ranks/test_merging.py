@@ -46,7 +46,7 @@ def test_the_sleeping_rank_of_a_torchrun_job_is_named(job, capsys, tmp_path):
     assert main(["trace", str(job), "--out", str(merged)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("3 ranks, 2 collectives, ")
-    assert said[-2].startswith("The others wait for rank 1: its collectives are the shortest, ")
+    assert said[-2].startswith("The others wait for rank 1: its call is the shortest in ")
     with gzip.open(merged, "rt") as file:
         events = json.load(file)["traceEvents"]
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
@@ -60,18 +60,18 @@ def test_a_missing_rank_is_said_and_a_file_given_twice_is_refused(job, capsys):
     assert "no trace of rank 2" in capsys.readouterr().out
     assert main(["trace", files[0], files[0]]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("two files are of rank 0, ") and said.endswith(": give one a rank, of one run\n")
+    assert said.startswith("two files are from rank 0, ") and said.endswith(
+        ": give one file a rank, from one run\n"
+    )
 
 
 def test_a_verdict_needs_all_ranks_and_a_collective(job, capsys):
     files = sorted(map(str, job.iterdir()))
     assert main(["trace", files[0], files[2]]) == 0  # without the rank that sleeps
     said = capsys.readouterr().out
-    assert said.endswith(
-        "None of these ranks stands out. The others may wait for rank 1: look for that trace.\n"
-    )
+    assert said.endswith("None of these ranks stands out. They may all wait for rank 1: find that trace.\n")
     assert main(["trace", files[1]]) == 0
-    assert "One trace does not tell who waits for whom" in capsys.readouterr().out
+    assert "One trace does not show who waits for whom" in capsys.readouterr().out
 
 
 def test_a_merged_trace_is_left_out_of_its_folder_and_refused_as_a_file(job, capsys, tmp_path):
@@ -81,7 +81,7 @@ def test_a_merged_trace_is_left_out_of_its_folder_and_refused_as_a_file(job, cap
         assert main(["trace", str(folder), *out]) == 0
     capsys.readouterr()
     assert main(["trace", str(merged)]) == 1
-    assert capsys.readouterr().err == "merged.json is a merged trace: give those of the single ranks\n"
+    assert capsys.readouterr().err == "merged.json is a merged trace: give the traces of single ranks\n"
     assert main(["trace", str(folder), "--out", str(folder / "nowhere" / "merged.json")]) == 1
     assert capsys.readouterr().err.endswith("merged.json cannot be written: No such file or directory\n")
 
@@ -100,17 +100,21 @@ def test_plain_or_gzipped_whatever_the_ending_says(job, capsys, tmp_path):
     [
         ("missing.json", None, "there is no file or folder /"),
         ("empty.json", b"", "empty.json is empty"),
-        ("notes.json", b"no json", "notes.json is no trace: it holds no JSON"),
-        ("bytes.json", bytes(range(128, 256)), "bytes.json is no trace: it holds no JSON"),
+        ("notes.json", b"no json", "notes.json is not a trace: it is not JSON"),
+        ("bytes.json", bytes(range(128, 256)), "bytes.json is not a trace: it is not JSON"),
         ("cut.json", b'{"traceEvents": [{"na', "cut.json ends too early"),
         ("cut.json.gz", gzip.compress(bytes(9999), mtime=0)[:-9], "cut.json.gz ends too early"),
-        ("list.json", b"[]", "list.json: this is no trace of torch.profiler"),
+        ("list.json", b"[]", "list.json: this is not a trace of torch.profiler"),
         (
             "odd.json",
             b'{"traceEvents": [{"ph": "X"}], "distributedInfo": {"rank": 0}}',
-            "odd.json: this is no",
+            "odd.json: this is not a",
         ),
-        ("words.json", b'{"traceEvents": ["X"], "distributedInfo": {"rank": 0}}', "words.json: this is no"),
+        (
+            "words.json",
+            b'{"traceEvents": ["X"], "distributedInfo": {"rank": 0}}',
+            "words.json: this is not a",
+        ),
         ("folder", None, "there is no trace in /"),
     ],
 )

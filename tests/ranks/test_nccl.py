@@ -118,26 +118,26 @@ FORGIVEN = [
     (from_anyone, "NCCL receives from one rank, not from any: name the source of recv"),
     (
         another_root,
-        "NCCL needs one collective on all ranks: rank 0 entered broadcast of 3 × float32, root 0 · "
+        "NCCL needs the same collective on all ranks: rank 0 entered broadcast of 3 × float32, root 0 · "
         "rank 1 entered broadcast of 3 × float32, root 1",
     ),
     (
         another_dtype,
-        "NCCL needs one collective on all ranks: rank 0 entered broadcast of 3 × float32, root 0 · "
+        "NCCL needs the same collective on all ranks: rank 0 entered broadcast of 3 × float32, root 0 · "
         "rank 1 entered broadcast of 3 × int32, root 0",
     ),
     (
         communicators_in_two_orders,
-        "NCCL needs communicators in one order on all ranks: before all_reduce of 3 × float32 on ranks 0, 1, "
-        "the collectives on ranks 0, 1 were",
+        "NCCL needs communicators in the same order on all ranks: before all_reduce of 3 × float32 on "
+        "ranks 0, 1, the collectives on ranks 0, 1 were",
     ),
     (
         an_input_is_reused,
-        "NCCL uses the input of all_gather of 3 × float32 until wait(): it was written to",
+        "NCCL uses the input of all_gather of 3 × float32 until wait(), but it was written to",
     ),
     (
         an_output_is_prepared,
-        "NCCL uses the output of all_reduce of 3 × float32 until wait(): it was written to",
+        "NCCL uses the output of all_reduce of 3 × float32 until wait(), but it was written to",
     ),
     (
         a_transposed_tensor,
@@ -298,7 +298,7 @@ def test_the_environment_can_ask_for_the_rules(monkeypatch):
     "asked, sentence",
     [
         ({"rules": "mpi"}, "rules='mpi' is not 'nccl'"),
-        ({"rules": "nccl", "backend": "nccl"}, "NCCL itself keeps its rules"),
+        ({"rules": "nccl", "backend": "nccl"}, "NCCL enforces its own rules"),
     ],
 )
 def test_rules_that_there_are_not_are_refused(asked, sentence):

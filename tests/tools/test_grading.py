@@ -167,7 +167,7 @@ def test_a_huge_file_is_not_read(tmp_path, monkeypatch):
 
 
 def test_endless_code_is_not_parsed(tmp_path):
-    with pytest.raises(reading.NotGradable, match="letters of code"):
+    with pytest.raises(reading.NotGradable, match="characters of code"):
         reading.read(written(tmp_path, "a", notebook(CALL, "x = 1\n" * 100_000)))
 
 
