@@ -81,7 +81,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((8, 1, 8, 71.6, 12.9), "6ND"),
         ((8, 1, 8, 71.6, 7.74), "reaches the peak"),
         ((8, 1, 8, 71.6, 411), "hours"),
-        ((8, 1, 8, 71.6, 30), "30 is not it"),
+        ((8, 1, 8, 71.6, 30), "30 is not right"),
         ((4, 4, 8, 0, 0), "product is 64"),
         ((8, 0.5, 16, 0, 0), "product is 64"),
         (("8", 1, 8, 0, 0), "product is 64"),

@@ -78,7 +78,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((8, 2, 4, 70.6, 1.458), "tp alone"),
         ((8, 2, 4, 70.6, 0.3587), "each micro-batch"),
         ((8, 2, 4, 70.6, 7.97), "compute"),
-        ((8, 2, 4, 70.6, 5), "5 is not it"),
+        ((8, 2, 4, 70.6, 5), "5 is not right"),
         ((8, 4, 2, 35, 1), "pp is 1 or 2"),
         ((8, 2, 8, 35, 1), "whose product is 64"),
         ((8, 2, 4), "Give five things"),

@@ -73,7 +73,7 @@ def test_a_cause(capsys, problem, right, hints):
         (("h100", 4, 31.25, 22.8), "GiB"),
         (("h100", 4, 33.55, 20.39), "161 sums"),
         (("h100", 4, 33.55, 33.3), "That is the limit"),
-        (("h100", 4, 33.55, 7), "7 is not it"),
+        (("h100", 4, 33.55, 7), "7 is not right"),
         (("h200", 2, 67, 30), "1, 2, 4 or 8 ranks"),
         (("h100", 3, 44.7, 30), "1, 2, 4 or 8 ranks"),
         (("h100", 4), "four things"),

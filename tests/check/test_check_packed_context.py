@@ -69,7 +69,7 @@ def test_a_loss_that_is_averaged_weighs_tokens_and_not_ranks(capsys, answer, sai
         (8, "✗ That is its share of the tokens"),
         (64 / 65, "✗ That is its share of all pairs"),
         (64, "✗ That is its work compared with"),
-        (3, "✗ 3 is not it"),
+        (3, "✗ 3 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

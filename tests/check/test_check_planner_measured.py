@@ -12,7 +12,7 @@ from allranks.check import planner_measured as checks
         (45, "✓ 45 %"),
         (30, "✗ Only the core"),
         (80, "✗ Skipped pairs"),
-        (50, "✗ 50 % is not it"),
+        (50, "✗ 50 % is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -12,7 +12,7 @@ from allranks.check import ring_or_ulysses
         (7, "✓ 7: from 8 on"),
         (8, "✗ Almost"),
         (15, "✗ Queries travel there"),
-        (3, "✗ 3 is not it"),
+        (3, "✗ 3 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_cause(capsys, problem, right, hints):
         ((3, 2, 57.6, 42.4), "half of their peak"),
         ((3, 2, 57.6, 63.8), "a second time"),
         ((3, 2, 57.6, 74.8), "have no weights"),
-        ((3, 2, 57.6, 7), "7 is not it"),
+        ((3, 2, 57.6, 7), "7 is not right"),
         ((3, 3, 57.6, 84.8), "1, 2, 4 or 8 sequences"),
         ((4, 2, 57.6, 84.8), "stage 0, 1, 2 or 3"),
         ((3, 2), "Give four things"),
