@@ -10,11 +10,11 @@ from allranks.check import profiling as checks
 @pytest.mark.parametrize(
     "changed, said",
     [
-        ({}, "✓ Five traces"),
-        ({"A": "small messages", "C": "host sync"}, "3 of 5 are right. Look at A: where in a step"),
-        ({"B": "data loader", "D": "slow rank"}, "3 of 5 are right. Look at B: compare the lengths"),
-        ({"E": "host sync"}, "4 of 5 are right. Look at E: does anything compute"),
-        ({"D": "bad luck"}, "'bad luck' is none of"),
+        ({}, "✓ All five causes"),
+        ({"A": "small messages", "C": "host sync"}, "3 of 5 are right. In trace A, where in a step"),
+        ({"B": "data loader", "D": "slow rank"}, "3 of 5 are right. In trace B, compare the lengths"),
+        ({"E": "host sync"}, "4 of 5 are right. In trace E, does anything compute"),
+        ({"D": "bad luck"}, "'bad luck' is not one of"),
         ({"D": None}, "Replace None with the cause of D"),
         ({"F": "slow rank"}, "Answer for each"),
     ],
@@ -60,12 +60,12 @@ def by_communication(recorded):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (by_signs, "✓ Healthy or not"),
+        (by_signs, "✓ Every cause is"),
         (by_rank_two, "✗ For"),
         (by_seconds, "a hundred times faster"),
         (by_communication, "'small messages' your function says 'slow rank'"),
-        (lambda recorded: by_signs(recorded, count=1000), "'small messages' your function says 'none'"),
-        (lambda recorded: "none", "'slow rank' your function says 'none'"),
+        (lambda recorded: by_signs(recorded, count=1000), "'small messages' your function returns 'none'"),
+        (lambda recorded: "none", "'slow rank' your function returns 'none'"),
         (lambda recorded: "slow rank", "the healthy program your function says 'slow rank'"),
         (lambda recorded: None, "the name of a cause"),
         (lambda recorded: 1 / 0, "✗"),
