@@ -17,7 +17,7 @@ def test_collectives_are_predicted_as_they_are_counted(capsys):
     assert verdict(capsys, mesh_tensorflow.predicted, RIGHT).startswith("✓")
     wrong = RIGHT | {"io: tensor": (2, 1), "batch: data": (0, 1)}
     said = verdict(capsys, mesh_tensorflow.predicted, wrong)
-    assert "batch: data, backward: counted 2, not 1, and 1 more" in said
+    assert "batch: data, backward: counted 2, predicted 1, and 1 more" in said
 
 
 @pytest.mark.parametrize(

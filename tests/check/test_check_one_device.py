@@ -20,7 +20,7 @@ from allranks.check import one_device as check
         (check.rate, None, "✗ Replace None with a number"),
         (check.rate, 20604, "✗ That is at the peak"),
         (check.rate, 24725, "✗ 2N FLOPs are the forward"),
-        (check.rate, 100, "✗ Not 100"),
+        (check.rate, 100, "✗ 100 is not right"),
     ],
 )
 def test_an_answer_gets_one_line(exercise, answer, said, capsys):

@@ -112,8 +112,8 @@ def turned(tokens, expert):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (rolled, "✓ 16 tokens"),
-        (indexed, "✓ 16 tokens"),
+        (rolled, "✓ All 16 tokens"),
+        (indexed, "✓ All 16 tokens"),
         (unrouted, "Token i visits expert i on every rank"),
         (left_in_order, "come in the order of experts"),
         (turned, "rank r visits expert"),

@@ -51,7 +51,7 @@ RIGHT = {"norm.weight", "query_norm.weight", "out.bias", "position"}
     "answer, says",
     [
         ((RIGHT, "query_norm.weight"), "✓"),
-        ((RIGHT | {"up.bias"}, None), "Not up.bias"),
+        ((RIGHT | {"up.bias"}, None), "up.bias does not belong"),
         ((RIGHT - {"position"}, None), "rank looks up"),
         ((RIGHT | {"gate"}, None), "not one of the names"),
         ((RIGHT, None), "which of them"),

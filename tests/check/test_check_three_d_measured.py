@@ -13,7 +13,7 @@ from allranks.check import three_d_measured
         (63 / 512, "✗ That is idle time over *working* time"),
         (63 / (3072 + 63), "✗ That gives each"),
         (10.96, "✗ A share is a number between 0 and 1"),
-        (0.5, "✗ (p−1)/(m+p−1)"),
+        (0.5, "✗ 0.5 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )
@@ -31,7 +31,7 @@ def test_the_bubble(capsys, answer, said):
         (23 / 24 * 2 * 145.6 / 64, "✗ That is only one half of the all-reduce"),
         (2 * 23 / 24 * 4 * 145.6 / 64, "✗ That is 4 bytes"),
         (8.7 * 24, "✗ However many replicas there are"),
-        (1, "✗ 2 (d−1)/d"),
+        (1, "✗ 1 GB is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )
