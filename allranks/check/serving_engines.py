@@ -64,6 +64,6 @@ def latency(answer):
     assert not close(PIXELS / rate), "That is how long it takes if the server works for this client alone."
     assert not close(right / PIXELS), "That is the time of one token."
     assert close(right), (
-        f"{CLIENTS} clients, {PIXELS} tokens each, {rate:,} tokens a second: do they take {answer:g} s?"
+        f"{CLIENTS} clients, {PIXELS} tokens each, {rate:,} tokens a second: they do not take {answer:g} s."
     )
     return f"{CLIENTS} · {PIXELS} / {rate:,} = {right:.2f} s."

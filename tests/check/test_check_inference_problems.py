@@ -20,7 +20,7 @@ from allranks.check import inference_problems as problems
         ("at_half_peak", 8.188, 9.5, "still has b = 22"),
         ("at_half_peak", 8.188, 16.38, "half their peak"),
         ("at_half_peak", 8.188, 32.75, "a slower link is enough"),
-        ("at_half_peak", 8.188, 1.024, "Eight GPUs"),
+        ("at_half_peak", 8.188, 1.024, "is for one GPU"),
         ("largest_batch", 162, 20, "each of eight ranks holds one"),
         ("largest_batch", 162, 185, "stays free"),
         ("largest_batch", 162, 214, "weights need room"),
@@ -35,7 +35,7 @@ from allranks.check import inference_problems as problems
         ("latent", 1.421, 0.067, "6 bits with 16"),
         ("latent", 1.421, 0.1776, "which of them has the latent"),
         ("latent", 1.421, 0.5329, "16 bits an element"),
-        ("latent", 1.421, 0.7037, "Turn the fraction"),
+        ("latent", 1.421, 0.7037, "turn the fraction"),
     ],
 )
 def test_a_number(capsys, problem, right, wrong, hint):
@@ -48,7 +48,7 @@ def test_a_number(capsys, problem, right, wrong, hint):
         (
             "first_token",
             "C",
-            {"A": "decode steps", "B": "preempted", "D": "delays the next", "E": "No server"},
+            {"A": "decode steps", "B": "preempted", "D": "delays only the next", "E": "No server"},
         ),
         ("more_at_once", "D", {"A": "60 FLOPs", "B": "first tokens", "C": "0.5 ms", "E": "12,000"}),
         ("two_texts", "E", {"A": "largest logit", "B": "near a tie", "C": "preempted", "D": "padding"}),

@@ -15,7 +15,7 @@ from allranks.check import optimisation_problems as problems
         ("dense_again", 250, 500, "in four bytes"),
         ("dense_again", 250, 125, "around the ring twice"),
         ("low_rank", 746.3, 2985, "four columns"),
-        ("with 100 local", 100, 80, "1.6 Gbit"),
+        ("alone", 100, 80, "1.6 Gbit"),
         ("kept", 30, 20, "without the outer optimizer"),
         ("kept", 30, 25, "outer momentum"),
         ("kept", 30, 240, "share the states"),

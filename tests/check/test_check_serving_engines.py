@@ -20,8 +20,8 @@ def in_a_pool(tokens, page):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (lambda tokens, page: (tokens - 1) // page * page, "✓ 13 lengths"),
-        (in_a_pool, "✓ 13 lengths"),
+        (lambda tokens, page: (tokens - 1) // page * page, "✓ Right for 13 lengths"),
+        (in_a_pool, "✓ Right for 13 lengths"),
         (lambda tokens, page: tokens // page * page, "the last token always has to be computed"),
         (lambda tokens, page: tokens - 1, "pages are found, so 1 tokens is not possible."),
         (lambda tokens, page: tokens, "the last token always has to be computed"),

@@ -32,7 +32,7 @@ def best(limit, copies=True, fits=True):
         (lambda limit: best(limit, copies=False), "Did you count the copies?"),
         (lambda limit: best(limit, fits=False), "do not fit"),
         (lambda limit: (8, 512), "too slow"),
-        (lambda limit: (8, 1), "there is a plan"),
+        (lambda limit: (8, 1), "another plan writes"),
         (lambda limit: (3, 1), "do not fill"),
         (lambda limit: (1, 1), "do not fit"),
         (lambda limit: 8, "two numbers, (ranks"),
