@@ -64,7 +64,7 @@ def test_a_cause(capsys, problem, right, hints):
         (("h100", 4, 33.55, 22.78), "✓"),
         (["h100", 4, 33.6, 22.8], "✓"),
         (("h100", 1, 0, 0), "room for 0 sequences"),
-        (("h100", 2, 67.1, 42), "that the weights fit is not enough"),
+        (("h100", 2, 67.1, 42), "it is not enough that the weights fit"),
         (("a100-80gb", 4, 33.55, 36.8), "36.8 ms: 27 tokens"),
         (("h100", 8, 16.8, 13.7), "4 GPUs are enough"),
         (("a100-80gb", 8, 16.8, 21.3), "4 GPUs are enough"),

@@ -21,7 +21,7 @@ def late(order):
     "one_check, answer, said",
     [
         (pipedream.late, late, "✓"),
-        (pipedream.late, lambda order: [0] * (len(order) // 2), "and it is [0, 1, 2, 3, 3, 3, 3, 3]"),
+        (pipedream.late, lambda order: [0] * (len(order) // 2), "expected [0, 1, 2, 3, 3, 3, 3, 3]"),
         (pipedream.late, lambda order: None, "returns nothing yet"),
         (
             pipedream.stash,

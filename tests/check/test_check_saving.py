@@ -60,7 +60,7 @@ def all_parts(names, damaged, count):
         (lambda *given: sorted(right(*given)), "✓"),
         (in_the_alphabet, "step_10 has to stay"),
         (by_number, "with step_10 damaged and count=2, step_8 has to stay"),
-        (no_parts, "step_7.part, step_10.part may go as well"),
+        (no_parts, "step_7.part, step_10.part can be deleted as well"),
         (all_parts, "step_12.part, which ranks may be writing"),
         (lambda names, damaged, count: {"step_1"}, "which does not exist"),
         (lambda names, damaged, count: "step_8", "of names, not a"),

@@ -25,7 +25,7 @@ def by_hand(kind, gradient, x, weight):
             lambda kind, g, x, w: g @ w,
             '✗ "W" gives shape (2, 3, 4); the shape should be (6, 4)',
         ),
-        (zero_bubble.by_hand, lambda kind, g, x, w: torch.zeros_like(x), '✗ "B" gives wrong numbers'),
+        (zero_bubble.by_hand, lambda kind, g, x, w: torch.zeros_like(x), '✗ "B" gives the wrong numbers'),
     ],
 )
 def test_each_check_has_one_line(capsys, one_check, answer, said):
