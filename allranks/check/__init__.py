@@ -40,9 +40,7 @@ def verdict(test, *answers):
     Below it, if ranks raised or did not finish, a line for each place where ranks stood.
     """
     if not __debug__:
-        return (
-            "✗ Nothing was checked: checks are assertions, and `python -O` and PYTHONOPTIMIZE remove those."
-        )
+        return "✗ Nothing was checked: checks are assertions, which `python -O` and PYTHONOPTIMIZE remove."
     try:
         with _one_thread():
             return f"✓ {test(*answers)}"

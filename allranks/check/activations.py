@@ -30,13 +30,13 @@ def constants(answer):
     expected = parts["rest"] / (128 * 64), parts["core"] / (4 * 128 * 128)
     c, d = answer
     assert c != 34, "34 includes dropout: two masks of one byte each."
-    assert c == expected[0], f"c is not {c:g}: subtract what only dropout keeps outside the core."
-    assert d != 5, "5 includes dropout: which of the core's three tensors are kept without it?"
+    assert c == expected[0], f"c is not {c:g}: what does dropout alone keep outside the core?"
+    assert d != 5, "5 includes dropout: which of the core's three tensors remain without it?"
     assert d not in (3, 4), (
-        "Without dropout, the product with V reads the softmax itself, which is kept already."
+        "Without dropout, the product with V reads the softmax output, which is already kept."
     )
-    assert d == expected[1], f"d is not {d:g}: count the tensors of s × s numbers that some gradient reads."
-    return f"sbh({c:g} + {d:g}as/h): two masks less, and of the core the softmax only."
+    assert d == expected[1], f"d is not {d:g}: count the s × s tensors that a gradient reads."
+    return f"sbh({c:g} + {d:g}as/h): two masks fewer, and only the softmax of the core."
 
 
 @exercise
@@ -50,14 +50,16 @@ def feed_forward(answer):
         for (b, s, h), (problem, kept, flops) in zip(SHAPES, results, strict=True):
             where = f"On rank {rank}, with b, s, h = {b}, {s}, {h},"
             assert problem is None, f"{where} {problem}."
-            assert kept < 18, "It keeps 18 sbh, as before: the inputs of up, of GeLU and of down."
+            assert kept < 18, "It still keeps 18 sbh: the inputs of up, of GeLU and of down."
             assert kept >= 10, (
-                f"{where} it keeps {kept:g} sbh, less than asked, and computes products again: "
-                f"{flops:g} forwards instead of 3."
+                f"{where} it keeps only {kept:g} sbh, but recomputes matrix products: {flops:g} forwards "
+                "instead of 3."
             )
-            assert flops <= 3, f"{where} {flops:g} forwards: a product is computed again; GeLU is enough."
+            assert flops <= 3, (
+                f"{where} it takes {flops:g} forwards instead of 3: recompute only GeLU, no matrix product."
+            )
             assert kept == 10, f"{where} it keeps {kept:g} sbh; 10 are enough."
-    return "10 sbh instead of 18, the same gradients, three forwards: only GeLU is computed again."
+    return "10 sbh instead of 18, the same gradients, three forwards: only GeLU is recomputed."
 
 
 def _measured(answer, b, s, h):
@@ -80,17 +82,21 @@ def _measured(answer, b, s, h):
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         output = answer(x, up, down)
     if not isinstance(output, torch.Tensor):
-        return "the function returns nothing yet" if output is None else "no tensor comes back", 0, 0
+        return (
+            "the function returns nothing yet" if output is None else "the function returns no tensor",
+            0,
+            0,
+        )
     held = sum(s.nbytes() for place, s in kept.items() if place not in {w.data_ptr() for w in weights})
     if output.shape != x.shape:
-        return f"the output has the shape {tuple(output.shape)}, not {tuple(x.shape)}", 0, 0
+        return f"the output has shape {tuple(output.shape)}; expected {tuple(x.shape)}", 0, 0
     if not torch.equal(output, down(F.gelu(up(x)))):
-        return "the output is not that of the feed-forward", 0, 0
+        return "the output differs from the feed-forward's", 0, 0
     if not output.requires_grad:
         return "backward cannot go through the output", 0, 0
     output.square().sum().backward()
     if not all(t.grad is not None and torch.equal(t.grad, e) for t, e in zip((x, *weights), expected)):
-        return "the gradients are not those of the feed-forward", 0, 0
+        return "the gradients differ from the feed-forward's", 0, 0
     with FlopCounterMode(display=False) as counter:
         answer(x, up, down).sum().backward()
     return None, held / (b * s * h), counter.get_total_flops() / (16 * b * s * h * h)

@@ -44,23 +44,24 @@ def ring(answer):
             assert any(sent), "Nothing was sent yet."
             here = f"With {p} ranks and {elements} elements,"
             for rank, (t, _, _) in enumerate(on_ranks):
-                assert t.shape == (elements,), f"{here} rank {rank}'s tensor changed its shape."
+                assert t.shape == (elements,), f"{here} the shape of rank {rank}'s tensor has changed."
                 for place, value in enumerate(t.tolist()):
                     belongs, summands = divmod(value, 10**p)
                     assert summands == int("1" * p), (
-                        f"{here} element {place} of rank {rank} has the digits {summands:0{p}}, "
-                        f"instead of {'1' * p}: one for each rank, rank 0's at the right."
+                        f"{here} element {place} of rank {rank} has the digits {summands:0{p}}; expected "
+                        f"{'1' * p}, a 1 for each rank, rank 0's on the right."
                     )
                     assert belongs == place, (
-                        f"{here} element {place} of rank {rank} is a complete sum, but of element {belongs}."
+                        f"{here} element {place} of rank {rank} holds the complete sum of element {belongs}."
                     )
             enough, most = 2 * (p - 1) * 8 * elements, 2 * 8 * (elements - elements // p)
             assert sum(sent) <= enough, (
-                f"The sums are right, but {p} ranks send {sum(sent)} bytes, and 2(p-1)n = {enough} would do."
+                f"The sums are right, but {p} ranks send {sum(sent)} bytes, and 2(p-1)n = {enough} are "
+                "enough."
             )
             assert max(sent) <= most, (
-                f"The sums are right, but one of {p} ranks sends {max(sent)} bytes, and on a ring "
-                f"no rank sends more than {most}."
+                f"The sums are right, but one of {p} ranks sends {max(sent)} bytes; on a ring, each sends "
+                f"at most {most}."
             )
     return f"Every rank is in every sum once, with {', '.join(map(str, WORLD_SIZES))} ranks."
 
@@ -69,11 +70,11 @@ def ring(answer):
 def messages(answer):
     """`answer`: the messages about one element that a reduce-scatter on 8 ranks takes at least."""
     _number(answer)
-    assert answer != 14, "That is an all-reduce: here the other ranks do not need the sum."
+    assert answer != 14, "That is an all-reduce; here the other ranks do not need the sum."
     assert answer != 8, "The rank that computes the sum already has its own number."
-    assert answer != 3, "Three rounds may be enough; in each of them there are several messages."
-    assert answer == 7, "Not that many: which ranks have to send at least one message, and when?"
-    return "7: one from each rank that the sum needs, and none to tell the others."
+    assert answer != 3, "That may be the number of rounds; each round has several messages."
+    assert answer == 7, f"{answer} is not right: which ranks have to send at least one message?"
+    return "7: one from each of the other ranks, and none to tell them the sum."
 
 
 @exercise
@@ -82,12 +83,12 @@ def gradients(answer):
     _number(answer)
     expected = collectives.ring_all_reduce_bytes(14e9, 64)
     assert abs(answer / expected - 0.5) > 0.005, (
-        "That is half of it: did you count only a reduce-scatter, or 1 byte a gradient?"
+        "That is half of the bytes: did you count only a reduce-scatter, or 1 byte a gradient?"
     )
-    assert abs(answer / 14e9 - 1) > 0.002, (
-        "That is the size of the gradients; a rank has to send more than that."
+    assert abs(answer / 14e9 - 1) > 0.002, "That is the size of the gradients; a rank has to send more."
+    assert abs(answer / 28e9 - 1) > 0.002, "Almost: 2n is the limit for many ranks; here there are 64."
+    assert abs(answer * 1e9 / expected - 1) > 0.002, "Give the answer in bytes, not in gigabytes."
+    assert abs(answer / expected - 1) <= 0.002, (
+        f"{answer:.4g} is not right: what share of 14 GB does each half of an all-reduce send?"
     )
-    assert abs(answer / 28e9 - 1) > 0.002, "Nearly: 2n is the limit for many ranks, and here there are 64."
-    assert abs(answer * 1e9 / expected - 1) > 0.002, "In bytes, not in gigabytes."
-    assert abs(answer / expected - 1) <= 0.002, f"Not {answer:.4g}: 2(p-1)/p of 14 GB."
     return f"{expected / 1e9:.1f} GB from each rank, at every step."

@@ -11,7 +11,9 @@ def near(answer, right, slips):
     is_filled(answer)
     for value, hint in slips.items():
         assert abs(answer - value) > 0.01 * abs(value), hint
-    assert abs(answer - right) <= 0.01 * abs(right), f"{answer:g} is not it."
+    assert abs(answer - right) <= 0.01 * abs(right), (
+        f"{answer:g} is not right: check each factor and the units."
+    )
 
 
 def chosen(answer, right, hints):
@@ -19,7 +21,9 @@ def chosen(answer, right, hints):
     is_filled(answer, "a letter")
     letters = sorted([right, *hints])
     letter = str(answer).strip().upper()
-    assert letter in letters, f"{answer!r} is not it: answer with one of the letters {', '.join(letters)}."
+    assert letter in letters, (
+        f"{answer!r} is not a choice: answer with one of the letters {', '.join(letters)}."
+    )
     assert letter == right, hints[letter]
 
 

@@ -38,16 +38,15 @@ def admission(answer):
         said, right = answer(list(waiting), free, page, slots), admitted(waiting, free, page, slots)
         where = f"With {waiting} tokens waiting, {free} free pages of {page} tokens and {slots} slots"
         assert isinstance(said, int) and not isinstance(said, bool), (
-            f"{where}, return how many are admitted: a whole number, not {said!r}."
+            f"{where}, return how many requests are admitted, as a whole number; got {said!r}."
         )
         if said != right:
-            assert said <= slots, f"{where}, {said} are admitted: each needs a slot too."
+            assert said <= slots, f"{where}, {said} cannot be admitted: each needs a slot too."
             assert said != admitted(waiting, free, page, slots, overtake=True), (
-                f"{where}, a request overtakes another: the first that does not fit keeps the later ones "
-                "waiting."
+                f"{where}, a request overtakes another: once one does not fit, all later ones wait too."
             )
-            fewer = "A page belongs to one request" if said > right else "More fit"
-        assert said == right, f"{where}, {right} are admitted, not {said}. {fewer}: count pages."
+            fewer = "A page belongs to one request" if said > right else "More of them fit"
+        assert said == right, f"{where}, {right} should be admitted, not {said}. {fewer}: count pages."
     return f"{len(QUEUES)} queues: whole pages, free slots, and no overtaking."
 
 
@@ -57,33 +56,35 @@ def keys(answer):
 
     def of(*tokens):
         found = answer(list(tokens), 2)
-        assert isinstance(found, (list, tuple)), f"Return a list of keys, not {type(found).__name__}."
+        assert isinstance(found, (list, tuple)), f"Return a list of keys; got {type(found).__name__}."
         full = len(tokens) // 2
         assert len(found) == full, (
-            f"{len(tokens)} tokens fill {full} pages of 2, but there are {len(found)} keys: "
-            f"a page that is not full has none, since its tokens are still to come."
+            f"{len(tokens)} tokens fill {full} pages of 2, but there are {len(found)} keys: a page gets "
+            "its key only once it is full."
         )
         for key in found:
-            assert key.__hash__ is not None, f"A {type(key).__name__} cannot be looked up in a dictionary."
+            assert key.__hash__ is not None, (
+                f"A key of type {type(key).__name__} cannot be looked up in a dictionary."
+            )
         return list(found)
 
-    assert of(1, 2, 3, 4) == of(1, 2, 3, 4), "The same tokens have different keys the second time."
-    assert of(1, 2, 3, 4, 5) == of(1, 2, 3, 4), "Keys of full pages change when a token follows."
+    assert of(1, 2, 3, 4) == of(1, 2, 3, 4), "The same tokens get different keys the second time."
+    assert of(1, 2, 3, 4, 5) == of(1, 2, 3, 4), "The keys of full pages change when a token is added."
     assert of(1, 2, 3, 4)[:1] == of(1, 2, 5, 6)[:1], "The first page's key depends on the second page."
     assert of(1, 2)[0] != of(1, 3)[0], "Pages of different tokens have the same key."
     assert of(1, 2, 3, 4)[1] != of(5, 6, 3, 4)[1], (
-        "The pages [3, 4] behind [1, 2] and behind [5, 6] have the same key, but other keys and values."
+        "The page [3, 4] has the same key after [1, 2] as after [5, 6], but its keys and values differ."
     )
-    assert of(7, 7, 7, 7)[0] != of(7, 7, 7, 7)[1], (
-        "The first and the second page of [7, 7, 7, 7] are taken for one."
+    assert of(7, 7, 7, 7)[0] != of(7, 7, 7, 7)[1], "Both pages of [7, 7, 7, 7] have the same key."
+    assert of(1, 2, 3, 4, 5, 6)[2] != of(3, 4, 1, 2, 5, 6)[2], (
+        "A key ignores the order of the pages before it."
     )
-    assert of(1, 2, 3, 4, 5, 6)[2] != of(3, 4, 1, 2, 5, 6)[2], "The order of the pages before is lost."
     assert of(1, 2, 3, 4, 5, 6)[2] != of(9, 2, 3, 4, 5, 6)[2], (
-        "A key knows only the page before, not all of them."
+        "A key depends only on the page before it, not on all of them."
     )
-    assert of(1, 23)[0] != of(12, 3)[0], "The tokens [1, 23] and [12, 3] are taken for each other."
-    assert of() == [], "No token, no page, no key."
-    return "Equal keys, equal tokens from the first on."
+    assert of(1, 23)[0] != of(12, 3)[0], "The tokens [1, 23] and [12, 3] have the same key."
+    assert of() == [], "Without tokens there is no full page, so there should be no key."
+    return "Two pages have equal keys only if all tokens up to their ends are equal."
 
 
 @exercise
@@ -95,12 +96,12 @@ def largest_batch(answer):
     right = pages // -(-(PROMPT + NEW - 1) // PAGE)
     assert answer is not None, "Replace None with a number."
     assert answer != inference.largest_batch(LLAMA, LIMIT, capacity), (
-        f"That many fit if each reserves {LIMIT:,} tokens; pages are taken for the tokens there are."
+        f"That many fit if each reserves {LIMIT:,} tokens; pages hold only tokens that exist."
     )
     assert answer != pages // -(-(PROMPT + NEW) // PAGE), (
-        f"Almost: of {PROMPT + NEW:,} tokens the last is never fed, so a request caches one less."
+        f"Almost: the last of {PROMPT + NEW:,} tokens is never fed back, so a request caches one fewer."
     )
-    assert answer != pages // -(-PROMPT // PAGE), "They start, but as they write, some will be preempted."
-    assert not right < answer <= right + 1, f"{answer:g} requests just miss: round down."
-    assert answer == right, f"{answer:g} is not it: all pages, over the pages of one request at its end."
-    return f"{right}: {pages:,} pages, and each request ends with {-(-(PROMPT + NEW - 1) // PAGE)}."
+    assert answer != pages // -(-PROMPT // PAGE), "They all start, but as they grow, some will be preempted."
+    assert not right < answer <= right + 1, f"{answer:g} requests do not quite fit: round down."
+    assert answer == right, f"{answer:g} is not right: how many pages does one request hold at its end?"
+    return f"{right}: there are {pages:,} pages, and each request ends with {-(-(PROMPT + NEW - 1) // PAGE)}."

@@ -46,12 +46,12 @@ def contract(answer):
                 "LOCAL_WORLD_SIZE": tasks[int(slurm["SLURM_NODEID"])],
             }
             for name, number in expected.items():
-                assert name in got, f"{name} is not in what the function returns."
+                assert name in got, f"The function's result lacks {name}."
                 assert got[name] == number, (
-                    f"Task {slurm['SLURM_PROCID']} of nodes with {list(tasks)} tasks ({how}): "
-                    f"{name} is {number}, not {got[name]!r}."
+                    f"Task {slurm['SLURM_PROCID']} of nodes with {list(tasks)} tasks ({how}): {name} "
+                    f"should be {number}, not {got[name]!r}."
                 )
-    return "Ranks in blocks and in turn, on nodes that are alike and on nodes that are not."
+    return "All five numbers are right, in block and cyclic order, on equal and unequal nodes."
 
 
 @exercise
@@ -59,12 +59,16 @@ def placement(answer):
     """`answer` lists the two TP groups of 2 × 4 GPUs whose ranks are dealt out in turn over two nodes."""
     is_filled(answer, "two lists of ranks")
     ranks = sorted(rank for group in answer for rank in group)
-    assert ranks == list(range(NODES * GPUS)), "Each of the ranks 0 to 7 is in one group, and in one only."
-    assert sorted(map(len, answer)) == [GPUS] * NODES, "Two groups of four: TP is 4."
+    assert ranks == list(range(NODES * GPUS)), "Each of the ranks 0 to 7 should be in exactly one group."
+    assert sorted(map(len, answer)) == [GPUS] * NODES, (
+        "There should be two groups of four ranks, since TP is 4."
+    )
     for group in answer:
         on = {rank % NODES for rank in group}
-        assert len(on) == 1, f"The group {sorted(group)} lies on nodes {sorted(on)}: rank r is on node r % 2."
-    return "TP stays on its node, and each DP pair, such as (0, 1), crosses once a step."
+        assert len(on) == 1, (
+            f"The group {sorted(group)} spans the nodes {sorted(on)}: rank r is on node r % 2."
+        )
+    return "TP stays inside a node, and each DP pair, such as (0, 1), crosses once a step."
 
 
 @exercise
@@ -79,13 +83,15 @@ def all_reduce(answer):
     def is_about(number):
         return abs(answer / number - 1) < 0.01
 
-    assert not is_about(flat), "That is one flat ring, at the speed of its slowest link; use two levels."
+    assert not is_about(flat), "That is one flat ring, at the speed of its slowest link; use both levels."
     assert not is_about(across), (
-        "That is the part between the nodes; NVLink carries the parts before and after it."
+        "That is the time between the nodes; add what NVLink carries before and after."
     )
-    assert not is_about(inside), "That is the part inside; a quarter of it all goes to the other node too."
+    assert not is_about(inside), (
+        "That is the time inside a node; a quarter of the message also goes to the other node."
+    )
     assert is_about(inside + across), (
-        "Not that many: 2·3/4 of 8 GB travel inside, and 2·1/2 of a quarter of 8 GB across."
+        f"{answer:g} ms is not right: how many bytes does a rank send inside its node, and how many across?"
     )
     return f"{inside + across:.1f} ms: {inside:.1f} inside and {across:.1f} across."
 
@@ -97,10 +103,12 @@ def interruptions(answer):
     here = DAYS * 24 / INTERRUPTIONS
     expected = here * TRAINED_ON / ASKED
     assert abs(answer / here - 1) > 0.02, "That is for 16,384 GPUs; 128 are interrupted less often."
-    assert abs(answer / (here * ASKED / TRAINED_ON) - 1) > 0.02, "The other way round: fewer GPUs, more hours"
+    assert abs(answer / (here * ASKED / TRAINED_ON) - 1) > 0.02, (
+        "That is the wrong way round: fewer GPUs run longer between interruptions."
+    )
     wrong = DAYS * 24 / UNEXPECTED * TRAINED_ON / ASKED
-    assert abs(answer / wrong - 1) > 0.02, "Those are the unexpected ones only; all 466 are asked for."
+    assert abs(answer / wrong - 1) > 0.02, "Those are only the unexpected interruptions; count all 466."
     assert abs(answer / expected - 1) < 0.02, (
-        "Not that many: take the hours between two interruptions, times 16,384/128."
+        f"{answer:g} hours is not right: how long between interruptions of 16,384 GPUs, and of 128?"
     )
     return f"{expected:.0f} hours, about {expected / 24:.0f} days."

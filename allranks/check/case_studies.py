@@ -20,13 +20,15 @@ def month(answer):
     """`answer`: trillions of tokens in the days that train."""
     is_filled(answer)
     expected = _trillions(DAYS - LOST)
-    assert not _near(answer, 1e12 * expected), "The answer is in trillions."
-    assert not _near(answer, _trillions(DAYS)), "That is a month in which nothing fails."
-    assert not _near(answer, _trillions(LOST)), "Those are the days that you lose."
-    assert not _near(answer, _trillions(DAYS - LOST, 1)), "The GPUs do not reach their peak: 38 % of it."
+    assert not _near(answer, 1e12 * expected), "Give the answer in trillions."
+    assert not _near(answer, _trillions(DAYS)), "That is a month without failures."
+    assert not _near(answer, _trillions(LOST)), "Those are the tokens of the days lost."
+    assert not _near(answer, _trillions(DAYS - LOST, 1)), "That is at the GPUs' peak; they reach 38 % of it."
     assert not _near(answer, 3 * expected), "The backward pass counts too: six FLOPs, not two."
-    assert _near(answer, expected), f"{answer:.3g} trillion is not it: FLOPs in 24 days, over 6N."
-    return f"{expected:.2f} trillion tokens, of the {_trillions(DAYS):.2f} that 30 days would give."
+    assert _near(answer, expected), (
+        f"{answer:.3g} trillion is not right: how many FLOPs fit in 24 days, and what does a token take?"
+    )
+    return f"{expected:.2f} trillion tokens; 30 days without a failure would give {_trillions(DAYS):.2f}."
 
 
 @exercise
@@ -38,9 +40,9 @@ def sharing(answer):
     assert answer >= 1 and GPUS % answer == 0, f"{answer:g} does not divide the {GPUS} GPUs."
     replicas = GPUS // int(answer)
     assert BATCH % replicas == 0, (
-        f"That leaves {replicas} replicas, and {BATCH} sequences cannot be divided among them."
+        f"That leaves {replicas} replicas, and {BATCH} sequences do not divide evenly among them."
     )
-    assert answer == expected, f"Legal, but fewer are enough: {replicas} is not the largest common divisor."
+    assert answer == expected, f"Legal, but fewer are enough: {replicas} is not the greatest common divisor."
     return (
         f"{expected} GPUs share a matrix, and each of {replicas} replicas has {BATCH // replicas} sequences."
     )

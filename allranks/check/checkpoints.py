@@ -17,8 +17,10 @@ def rows(answer):
             parts = []
             for rank in range(ranks):
                 part = answer(order.clone(), consumed, BATCH, rank, ranks)
-                assert part is not None, "Return a rank's rows; None came back."
-                assert not isinstance(part, int | float), "Return a tensor or a list of rows, not a number."
+                assert part is not None, "The function returned None; return a rank's rows."
+                assert not isinstance(part, int | float), (
+                    "The function returned a number; return a tensor or a list of rows."
+                )
                 parts.append(torch.as_tensor(part).flatten().tolist())
             found = [row for part in parts for row in part]
             expected = order[consumed : consumed + BATCH].tolist()
@@ -29,11 +31,11 @@ def rows(answer):
             )
             assert len(set(found)) == len(found), f"{where} two ranks got the same row."
             read = set(order[:consumed].tolist()) & set(found)
-            assert not read, f"{where} {len(read)} rows were read again: begin at `consumed`."
+            assert not read, f"{where} {len(read)} rows were read twice: begin at `consumed`."
             missing = set(expected) - set(found)
             assert not missing, (
-                f"{where} {len(missing)} of the next {BATCH} rows of the order were left out: "
-                "the ranks share one batch, whatever their number."
+                f"{where} {len(missing)} of the next {BATCH} rows in order were left out: together the "
+                "ranks read one batch, however many they are."
             )
             consumed += BATCH
-    return "Each row is read once, also after four ranks have become three."
+    return "Each row is read once, even when four ranks become three."

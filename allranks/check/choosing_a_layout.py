@@ -20,22 +20,22 @@ def gpt3_on_64(answer):
     """`answer`: a `Layout` of GPT-3 on 64 A100s, 128 sequences a step, 5 % from the fastest at most."""
     is_filled(answer, "a plan.layout(…)")
     assert answer.devices == DEVICES, (
-        f"tp · cp · pp · dp is {answer.devices}, and there are {DEVICES} devices."
+        f"tp · cp · pp · dp is {answer.devices}; expected {DEVICES}, the number of devices."
     )
     assert answer.batch == BATCH, (
-        f"dp · microbatch · microbatches is {answer.batch}, and a step has {BATCH} sequences."
+        f"dp · microbatch · microbatches is {answer.batch}; expected {BATCH}, the sequences of a step."
     )
     priced = plan.price(GPT_3, answer, A100, **SELENE)
     held = f"{priced.memory.total / 1e9:.0f} GB"
     most = max(
         ("states", "activations", "recomputed", "buffers"), key=lambda part: getattr(priced.memory, part)
     )
-    assert priced.fits, f"It needs {held} on a device of 80 GB; the largest part is: {most}."
+    assert priced.fits, f"It needs {held} on a device of 80 GB. The largest part: {most}."
     best = plan.plans(GPT_3, A100, DEVICES, BATCH, at_most={"cp": 1}, **SELENE)[0]
     after = next(name for name in priced.parts.largest() if name != "compute")
     assert priced.seconds <= 1.05 * best.seconds, (
-        f"It fits, with {held}, and takes {priced.seconds / best.seconds:.2f} times the fastest; "
-        f"after compute the largest part is: {after}."
+        f"It fits, with {held}, and takes {priced.seconds / best.seconds:.2f} times as long as the "
+        f"fastest. The largest part after compute: {after}."
     )
     took = f"{priced.seconds:.1f} s a step, MFU {priced.mfu:.0%}"
     return f"{held}, {took}; the fastest takes {best.seconds:.1f} s."
@@ -67,13 +67,12 @@ def right_group(answer):
 
     for rank, (cut, head) in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
         assert torch.allclose(head, model.head.weight.grad, atol=1e-6), (
-            f"Rank {rank}'s gradient of the head is not that of the whole batch."
+            f"Rank {rank}'s gradient of the head differs from the whole batch's."
         )
         assert torch.allclose(cut, expected[rank % 2], atol=1e-6), (
-            f"Rank {rank}'s part of a split matrix has a gradient that no part has: "
-            "which ranks hold the same part as it does?"
+            f"Rank {rank}'s part of a split matrix has the wrong gradient: which ranks hold the same part?"
         )
-    return "Parts are averaged with the same parts, on all four ranks."
+    return "On all four ranks, each part is averaged only with its copies."
 
 
 @exercise
@@ -89,5 +88,7 @@ def faster_network(answer):
     expected = 100 * (1 - after / before)
     is_filled(answer)
     assert answer < 2 * expected, "Which parts of the step use that network at all? Print them."
-    assert abs(answer - expected) <= 0.3, f"{answer:g} % is not what `plan.price` says with the faster link."
-    return f"{expected:.1f} %: of a step's time, hardly any is spent on the network between nodes."
+    assert abs(answer - expected) <= 0.3, (
+        f"{answer:g} % is not right: compare what `plan.price` says with both links."
+    )
+    return f"{expected:.1f} %: hardly any of a step is spent on the network between nodes."

@@ -40,25 +40,29 @@ def plan(answer):
     all_of(answer, 5, "tp, pp, dp, GB, days")
     *sizes, gigabytes, days = answer
     assert legal(*sizes), (
-        f"tp, pp and dp have to be whole numbers whose product is {GPUS}, and fit 128 sequences, 64 heads "
+        f"tp, pp and dp should be whole numbers whose product is {GPUS}, and fit 128 sequences, 64 heads "
         "and 80 layers."
     )
     each = priced(*sizes)
     held, took = each.memory.total, each.parts
-    assert held <= ROOM, f"It needs {held / 1e9:.0f} GB on a GPU, and {ROOM / 1e9:.0f} GB may be filled."
+    assert held <= ROOM, f"It needs {held / 1e9:.0f} GB on a GPU; {ROOM / 1e9:.0f} GB may be filled."
     seconds, part = max((took.tensor, "tensor parallelism"), (took.bubble, "the bubble"))
     assert tuple(sizes) == fastest(), (
-        f"It fits, but a step takes {each.seconds:.1f} s, of which {part} takes {seconds:.1f} s. "
-        "Another layout that fits is faster."
+        f"It fits, but a step takes {each.seconds:.1f} s, and {part} takes {seconds:.1f} s of it. Another "
+        "layout that fits is faster."
     )
     near(
         gigabytes,
         held / 1e9,
         {
-            held / 2**30: "These are GiB; memory is sold in GB of 10⁹ bytes.",
+            held / 2**30: "That is in GiB; memory is sold in GB of 10⁹ bytes.",
             each.memory.states / 1e9: "Those are the states. What does backward need from forward?",
-            priced(*sizes, zero_stage=0).memory.total / 1e9: "ZeRO-1 shards the optimizer states over dp.",
-            priced(*sizes, zero_stage=3).memory.total / 1e9: "Only the optimizer states are sharded here.",
+            priced(*sizes, zero_stage=0).memory.total / 1e9: (
+                "That leaves the optimizer states whole; ZeRO-1 shards them over dp."
+            ),
+            priced(*sizes, zero_stage=3).memory.total / 1e9: (
+                "That shards all states; ZeRO-1 shards only the optimizer's."
+            ),
         },
     )
     steps = TOKENS / (BATCH * LARGE.sequence)
@@ -69,10 +73,10 @@ def plan(answer):
         days,
         steps * each.seconds / DAY,
         {
-            steps * took.compute / DAY: "That is the computing alone; a step waits for communication, too.",
+            steps * took.compute / DAY: "That is computing alone; a step also waits for communication.",
             alone / DAY: "6ND counts neither the attention scores nor any communication.",
             0.6 * alone / DAY: "No product reaches the peak: `plan.price` takes 60 % of it.",
-            steps * each.seconds / 3600: "These are hours.",
+            steps * each.seconds / 3600: "That is in hours; give days.",
         },
     )
     return f"No pipeline: {held / 1e9:.1f} GB on each GPU, and {steps * each.seconds / DAY:.1f} days."
@@ -96,10 +100,12 @@ def waiting(cause):
         cause,
         "C",
         {
-            "A": "With enough micro-batches the bubble vanishes on every rank, and here it does on one only.",
-            "B": "All ranks would wait for slow sends, and the last one is hardly ever idle.",
-            "D": "GPipe has the bubble of 1F1B, on all ranks alike, and it vanishes with more micro-batches.",
-            "E": "Recomputing takes all ranks longer. Which of them do the others wait for?",
+            "A": (
+                "With enough micro-batches the bubble vanishes on every rank; here it does so on only one."
+            ),
+            "B": "All ranks would wait for slow sends, but the last one is hardly ever idle.",
+            "D": "GPipe's bubble is 1F1B's, alike on all ranks, and vanishes with more micro-batches.",
+            "E": "Recomputing slows all ranks down. Which rank do the others wait for?",
         },
     )
     return "The last stage has the output layer too: give it fewer layers, and the others stop waiting."
@@ -116,10 +122,14 @@ def tokens(answer):
         right,
         {
             3 * hidden: "That is for a layer of 12h² parameters. How many does a layer of Llama 3 70B have?",
-            transformer.layer_parameters(alike) / (4 * hidden): "Its 64 heads of queries share 8 of keys.",
-            right / 2: "An all-reduce of the gradients sends them nearly twice.",
-            2 * right: "An all-reduce of activations sends them nearly twice.",
-            8 * right: "A tensor-parallel rank sends for all tokens of the step, not for an eighth of them.",
+            transformer.layer_parameters(alike) / (4 * hidden): (
+                "That is with 64 heads of keys; here 64 heads of queries share 8."
+            ),
+            right / 2: "That sends the gradients once; an all-reduce sends them nearly twice.",
+            2 * right: "That sends the activations once; an all-reduce sends them nearly twice.",
+            8 * right: (
+                "A tensor-parallel rank communicates for all tokens of the step, not for an eighth of them."
+            ),
         },
     )
     return f"{right:,.0f} tokens, {right / LARGE.sequence:.1f} sequences: a step usually has far more."
@@ -139,15 +149,19 @@ def repeated(answer):
         answer,
         right,
         {
-            once: "A layer that is computed again communicates again.",
+            once: "That leaves out recomputing: a layer that is recomputed communicates again.",
             2 * once: "Only the forward pass is repeated, not the backward pass.",
-            layer(False, "full"): "Backward needs two inputs of which a rank has kept only its part.",
-            layer(False, "none"): "Those are four all-reduces. What do a split sequence and recomputing add?",
+            layer(False, "full"): (
+                "That leaves out two gathers: backward needs two inputs of which a rank keeps only a part."
+            ),
+            layer(False, "none"): (
+                "Those are four all-reduces. What do splitting the sequence and recomputing add?"
+            ),
             right * 8 / 7: "A rank does not send its own eighth to itself.",
-            right / 2: "An element has two bytes.",
+            right / 2: "That is a factor of two off: an element has two bytes.",
         },
     )
-    return f"{right:.2f} GB: fourteen gathers and scatters, where a layer that keeps everything has ten."
+    return f"{right:.2f} GB: fourteen gathers and scatters; a layer that keeps everything has ten."
 
 
 ONE, FRONT, BACK = [8192], [4096] + [512] * 8, [512] * 8 + [4096]
@@ -164,12 +178,14 @@ def documents(cause):
         "D",
         {
             "A": f"In contiguous parts, batch 3 would give rank 3 {last / first:.0f} times rank 0's work.",
-            "B": "A slow GPU is slow in every batch; here it is another one, and in batch 3 none.",
+            "B": (
+                "A slow GPU is slow in every batch; here the slow one changes, and in batch 3 there is none."
+            ),
             "C": "Each rank sends the same bytes in each batch, and in batch 3 none of them is late.",
-            "E": "A rank with fewer tokens would send fewer keys, and all ranks send the same bytes.",
+            "E": "A rank with fewer tokens would send fewer keys, but all ranks send the same bytes.",
         },
     )
-    return "Zig-zag is fair under a causal mask alone; most pairs are in the longest document."
+    return "Zig-zag balances only a plain causal mask; most pairs are in the longest document."
 
 
 @exercise
@@ -187,15 +203,15 @@ def enough(answer):
         answer,
         right,
         {
-            right - 1: "Round up: a micro-batch fewer, and 1F1B is idle for a larger share.",
-            72: "It would be three times as many if F, B and W took equally long.",
-            24: "1F1B waits for W as well, on every stage.",
-            34: "Putting W off does more than end the wait for it: each W also fills a gap.",
+            right - 1: "Round up: with one micro-batch fewer, 1F1B idles for a larger share.",
+            72: "That is right if F, B and W take equally long; here they do not.",
+            24: "That is the same number, but 1F1B also waits for W on every stage.",
+            34: "Postponing W does more than end the wait for it: each W also fills a gap.",
             least(schedules.bubble_of_total("zb_h2", 8, 24, **ONE_STEP)): "That would match ZB-H2, which "
             "needs nearly twice the memory.",
         },
     )
-    return f"{right} micro-batches: more than twice the batch, or the weight gradients put off."
+    return f"{right} micro-batches: more than twice the batch, or postponed weight gradients."
 
 
 @exercise
@@ -215,14 +231,16 @@ def ring(answer):
         answer,
         right,
         {
-            right * 2 / 3: "Backward, keys and values go around again, and so do their gradients.",
-            alike / (2 * traded_alike): "Llama 3 8B has 32 heads of queries, but only 8 of keys.",
-            2 * right: "Ulysses trades backward as much as forward.",
-            right * 5: "Queries and outputs, four times as large as keys and values, are traded, too.",
-            1 / right: "Turn the fraction around.",
+            right * 2 / 3: "In backward, keys and values go around again, and so do their gradients.",
+            alike / (2 * traded_alike): "That is with 32 heads of keys; Llama 3 8B has only 8.",
+            2 * right: "That is forward alone for Ulysses; it exchanges as much in backward.",
+            right * 5: (
+                "Ulysses also exchanges queries and outputs, four times as large as keys and values."
+            ),
+            1 / right: "That is the inverse: turn the fraction around.",
         },
     )
-    return f"{right:.1f} times: shared keys help the ring, but on eight ranks not enough."
+    return f"{right:.1f} times: shared keys help the ring, but not enough on eight ranks."
 
 
 @exercise
@@ -244,11 +262,15 @@ def experts(answer):
         right,
         {
             memory.zero_bytes(dense + own, 32, 1)
-            / 1e9: "Of the 32 replicas, only four hold the same expert.",
-            states(expert_parallel=1) / 1e9: "A rank has one expert of the eight in each layer.",
-            states(zero_stage=0) / 1e9: "ZeRO-1 shards the optimizer states.",
-            16 * everything / 64 / 1e9: "ZeRO-1 leaves weights and gradients whole, on every replica.",
-            2 * right: "Tensor parallelism halves the experts, too.",
+            / 1e9: "That counts 32 copies of an expert; only four replicas hold the same one.",
+            states(expert_parallel=1) / 1e9: (
+                "That counts all eight experts; a rank has one of them in each layer."
+            ),
+            states(zero_stage=0) / 1e9: "That leaves the optimizer states whole; ZeRO-1 shards them.",
+            16 * everything / 64 / 1e9: (
+                "That shards everything; ZeRO-1 leaves weights and gradients whole on every replica."
+            ),
+            2 * right: "That is without tensor parallelism, which halves the experts too.",
         },
     )
     return (
@@ -263,13 +285,13 @@ def clipped(cause):
         cause,
         "A",
         {
-            "B": "Then the first loss would differ already, and with pp = 1, too.",
-            "C": "Late updates would change the second loss without clipping, too.",
-            "D": "With pp = 1 both tp ranks hold these parameters, too, and those runs agree.",
-            "E": "Gradients that are too large would show without clipping, too.",
+            "B": "Then even the first loss would differ, and so it would with pp = 1.",
+            "C": "Late updates would change the second loss even without clipping.",
+            "D": "With pp = 1 both tp ranks hold these parameters too, and those runs agree.",
+            "E": "Gradients that are too large would show even without clipping.",
         },
     )
-    return "Squares have to be added over pp before the root: clipping needs the norm of all stages."
+    return "Clipping needs the norm of all stages: add the squares over pp before taking the root."
 
 
 @exercise
@@ -288,9 +310,13 @@ def same_batch(answer):
         {
             printed: "That is printed for eight times as many sequences.",
             56.0 * change: "Start from the printed share for 2,240 GPUs.",
-            printed / stretched(35): "The printed share has a bubble already, of 280 micro-batches.",
-            printed * stretched(280, 1) / stretched(35, 1): "Each rank has three pieces of the model.",
-            printed / 8: "A replica has an eighth of the micro-batches, but only the bubble grows with that.",
+            printed / stretched(35): ("The printed share already includes a bubble, with 280 micro-batches."),
+            printed * stretched(280, 1) / stretched(35, 1): (
+                "That leaves out interleaving: each rank has three pieces of the model."
+            ),
+            printed / 8: (
+                "A replica has an eighth of the micro-batches, but that makes only the bubble larger."
+            ),
         },
     )
     return f"{right:.1f} %: a fifth of the printed share comes from the larger batch."

@@ -16,17 +16,18 @@ def one_bit(answer):
         total = torch.randn(1000, generator=torch.Generator().manual_seed(seed)) ** 3
         sent, residual = answer(total.clone())
         assert torch.allclose(sent.abs(), sent.abs()[0].expand(1000)), (
-            "What is sent has elements of several sizes; a bit for each and one size for all is the message."
+            "The elements sent have several sizes; send one bit for each and one size for all."
         )
         assert torch.equal(sent.sign(), total.sign()), "An element is sent with the wrong sign."
         assert torch.allclose(sent + residual, total, atol=1e-5), (
-            "What is sent and what is left do not add up to the total: something is lost for good."
+            "What is sent and what is left do not add up to the total; nothing may be lost."
         )
         best = (total - total.sign() * total.abs().mean()).norm()
         assert residual.norm() < best * 1.0001, (
-            f"The residual is {residual.norm() / best:.2f} times as long as it has to be: which size is best?"
+            f"The residual is {residual.norm() / best:.2f} times as long as necessary: which size makes "
+            "it shortest?"
         )
-    return "One bit for each element, one size, and the rest later."
+    return "It sends one bit for each element and one size, and keeps the rest for later."
 
 
 @exercise
@@ -34,9 +35,9 @@ def percent(answer):
     """`answer`: sparse bytes over dense bytes on 64 ranks, in percent."""
     right = 100 * compression.sparse_share(DENSITY, RANKS, VALUE, INDEX)
     is_filled(answer)
-    assert abs(answer - right / 100) > 0.005, "As a share that is right; the question asks for percent."
+    assert abs(answer - right / 100) > 0.005, "That is right as a share; give it in per cent."
     assert abs(answer - 100 * DENSITY * RANKS) > 0.5, "Almost: an index takes more bytes than a value here."
     assert abs(answer - 100 * DENSITY * RANKS / 2) > 0.5, "That leaves the indices out."
-    assert abs(answer - 2 * right) > 0.5, "A dense value travels twice around the ring."
-    assert abs(answer - right) < 0.5, f"{answer:g} % is not it: how do the bytes grow with the ranks?"
-    return f"{right:.0f} %, and on 134 ranks nothing is saved."
+    assert abs(answer - 2 * right) > 0.5, "A dense value travels around the ring twice."
+    assert abs(answer - right) < 0.5, f"{answer:g} % is not right: how do the bytes grow with the ranks?"
+    return f"{right:.0f} %; on 134 ranks nothing is saved."

@@ -23,24 +23,26 @@ def split(answer):
     for ranks, sequence in SIZES:
         given = [list(positions) for positions in answer(sequence, ranks)]
         case = f"{sequence} tokens on {ranks} ranks"
-        assert len(given) == ranks, f"{case}: there are {len(given)} lists, not one for each rank."
+        assert len(given) == ranks, f"{case}: there are {len(given)} lists; expected one for each rank."
         assert sorted(position for positions in given for position in positions) == list(range(sequence)), (
             f"{case}: each position should occur exactly once."
         )
         assert len({len(positions) for positions in given}) == 1, (
-            f"{case}: the ranks have {list(map(len, given))} tokens."
+            f"{case}: the ranks have {list(map(len, given))} tokens; expected equal parts."
         )
         work = [_pairs(positions) for positions in given]
         uneven = max(work) / (sum(work) / ranks)
         assert uneven < 1.5, (
-            f"{case}: the busiest rank computes {uneven:.2f} times the mean. "
-            "Late queries meet many keys, early ones few: what should a rank with late ones have, too?"
+            f"{case}: the busiest rank computes {uneven:.2f} times the mean. Late queries meet many keys, "
+            "early ones few: what else should a rank with late ones have?"
         )
         assert uneven == 1, (
             f"{case}: the ranks compute {work} pairs, nearly equal. "
             "Which two tokens together meet s + 1 keys?"
         )
-    return f"Every rank computes the same number of pairs: {work[0]:,} of {sequence} tokens on {ranks} ranks."
+    return (
+        f"Every rank computes the same number of pairs: {work[0]:,} for {sequence} tokens on {ranks} ranks."
+    )
 
 
 @exercise
@@ -64,18 +66,18 @@ def combine(answer):
         expected = F.scaled_dot_product_attention(q, keys, v)
         for rank, (out, nbytes) in enumerate(launch(on_rank, keys, world_size=4, timeout=SECONDS)):
             assert getattr(out, "shape", None) == expected.shape, (
-                f"Rank {rank} does not return a tensor of shape {tuple(expected.shape)}."
+                f"Rank {rank} should return a tensor of shape {tuple(expected.shape)}."
             )
             assert not out.isnan().any(), (
-                f"Rank {rank} returns nan{name}: exp of a large number. "
-                "Subtract the largest of all ranks first."
+                f"Rank {rank} returns nan{name}: exp overflows. First subtract the largest score of all "
+                "ranks."
             )
             assert torch.allclose(out, expected, rtol=1e-4, atol=1e-5), (
-                f"Rank {rank}'s output{name} is not that of one process. "
-                "A rank's output counts as much as its sum of exponentials, exp(lse)."
+                f"Rank {rank}'s output{name} differs from one process's. Weight each rank's output by its "
+                "sum of exponentials, exp(lse)."
             )
             assert nbytes <= 4 * limit, (
-                f"The output is right, in messages of {nbytes:,} bytes; {4 * limit:,} are enough. "
+                f"The output is right, but its messages have {nbytes:,} bytes; {4 * limit:,} are enough. "
                 "Does a rank need the others' outputs one by one?"
             )
-    return f"The attention of one process to all keys, in {nbytes} bytes, however many keys there are."
+    return f"The output equals one process's, in {nbytes} bytes, however many keys there are."

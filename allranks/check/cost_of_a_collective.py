@@ -23,12 +23,12 @@ def crossover(answer):
     link = hardware.link("nvlink-4")
     expected = collectives.crossover("all_reduce", "ring", "recursive_doubling", 8, link.α, link.β)
     assert abs(answer / (link.α / link.β) - 1) > 0.01, (
-        "That is α/β, where a single message's two terms are equal."
+        "That is α/β, where the two terms of a single message are equal."
     )
-    assert abs(answer * 1e6 / expected - 1) > 0.01, "In bytes, not in megabytes."
+    assert abs(answer * 1e6 / expected - 1) > 0.01, "Give the answer in bytes, not in megabytes."
     assert abs(answer / expected - 1) <= 0.01, (
-        f"{answer:,.0f} bytes cost a ring and recursive doubling different times: "
-        "14 and 3 rounds, 1.75 and 3 times the message."
+        f"At {answer:,.0f} bytes the two times differ: a ring takes 14 rounds and sends 1.75 messages; "
+        "recursive doubling, 3 and 3."
     )
     return f"{expected / 1e6:.1f} MB: NVLink is so fast that a message of some megabytes is still small."
 
@@ -44,13 +44,13 @@ def buckets(answer):
 
     expected = 300 * seconds(1e6, links) / seconds(300e6, links)
     simple = 300 * seconds(1e6, links[-1:]) / seconds(300e6, links[-1:])
-    assert abs(answer - 300) > 1, "300 times the latency, but the bytes are the same."
-    assert abs(answer * expected - 1) > 0.01, "That is how many times *shorter* the large one is."
-    assert abs(answer / simple - 1) > 0.01, "That is with Simple for both: a tensor alone travels under LL."
+    assert abs(answer - 300) > 1, "The latency is 300 times as large, but the bytes are the same."
+    assert abs(answer * expected - 1) > 0.01, "That is the inverse: how much *shorter* the large one is."
+    assert abs(answer / simple - 1) > 0.01, "That is with Simple for both; a single tensor travels under LL."
     assert abs(answer / expected - 1) <= 0.01, (
-        f"Not {answer:.3g} times: each call pays 2(p-1) latencies, and all calls together 300 MB."
+        f"{answer:.3g} times is not right: how often does each way pay the latency, and how often the bytes?"
     )
-    return f"{expected:.0f} times, most of it latency: 300 calls pay it, or one."
+    return f"{expected:.0f} times, mostly because 300 calls pay the latency instead of one."
 
 
 @exercise
@@ -60,7 +60,7 @@ def chain(answer):
 
     def transfer(out=None, to=None, into=None, source=None):
         rank = dist.get_rank()
-        assert to in (None, rank + 1), f"rank {rank} sends to rank {to}, not to the next one"
+        assert to in (None, rank + 1), f"rank {rank} sends to rank {to}; expected the next rank"
         moves = [dist.P2POp(dist.isend, out.contiguous(), to)] if to is not None else []
         if source is not None:
             moves.append(dist.P2POp(dist.irecv, into, source))
@@ -80,13 +80,15 @@ def chain(answer):
         assert any(rounds for _, rounds in on_ranks), "Nothing was sent yet."
         for rank, (t, rounds) in enumerate(on_ranks):
             wrong = int((t != torch.arange(ELEMENTS) + 1).sum())
-            assert not wrong, f"{case} {wrong} of {ELEMENTS} elements of rank {rank} are not rank 0's."
+            assert not wrong, f"{case} {wrong} of {ELEMENTS} elements on rank {rank} differ from rank 0's."
             allowed = k + (0 < rank < p - 1)
             assert len(rounds) <= allowed, (
-                f"{case} rank {rank} took part in {len(rounds)} rounds, and {allowed} are enough: "
-                "it can pass a piece on while the next one comes."
+                f"{case} rank {rank} took part in {len(rounds)} rounds, and {allowed} are enough: it can "
+                "pass a piece on while it receives the next."
             )
-            assert max(rounds) * k == t.nbytes, f"{case} rank {rank} sent {max(rounds)} bytes in a round."
+            assert max(rounds) * k == t.nbytes, (
+                f"{case} rank {rank} sent {max(rounds)} bytes in a round; expected one piece at a time."
+            )
     return "The last of p ranks has everything after p−2+k rounds, for p = 2, 3 and 4."
 
 
@@ -95,17 +97,17 @@ def pieces(answer):
     """`answer`: the number of pieces in which 1 GB gets fastest along a chain of 64 ranks, on InfiniBand."""
     _number(answer)
     link = hardware.link("infiniband-ndr")
-    assert answer >= 1, f"{answer:g} is not a number of pieces."
+    assert answer >= 1, f"{answer:g} is not a number of pieces: there is at least one."
 
     def seconds(k):
         return collectives.pipelined_ring(1e9, 64, k).seconds(link.α, link.β)
 
     best = min(range(1, 1000), key=seconds)
     assert abs(answer / best - 1) < 0.01, (
-        f"{answer:.0f} pieces take {seconds(round(answer)) / seconds(best):.3g} times as long as the best: "
-        "few large pieces keep ranks waiting, many small ones pay latencies."
+        f"{answer:.0f} pieces take {seconds(round(answer)) / seconds(best):.3g} times as long as the "
+        "best: few large pieces keep ranks waiting, and many small ones pay latencies."
     )
-    return f"{best} pieces: {seconds(best) / seconds(1) * 63:.2f} times what one message takes, not 63 times."
+    return f"{best} pieces: {seconds(best) / seconds(1) * 63:.2f} times as long as one message, not 63 times."
 
 
 @exercise
@@ -117,8 +119,7 @@ def between_nodes(answer):
     assert abs(answer - 2 * 3 / 4) > 1e-6, "That is what a whole node sends; its 8 ranks share it."
     assert abs(answer - expected / 2) > 1e-6, "An all-reduce goes around twice."
     assert abs(answer / expected - 1) <= 0.01, (
-        f"Not {answer:g}: between nodes a rank all-reduces an eighth of the message with 3 others."
+        f"{answer:g} is not right: how much does a rank all-reduce between the nodes, and with how many "
+        "others?"
     )
-    return (
-        f"{expected} of the message; the seven eighths that neighbours hold do not leave through this rank."
-    )
+    return f"{expected} of the message; the other seven eighths leave through its neighbours."

@@ -36,7 +36,7 @@ def accumulate(answer):
             answer(wrapped, mine.split([1, 2, 5]), _ink)
         dist.barrier()
         gradients = [p.grad for p in model.parameters()]
-        assert all(g is not None for g in gradients), "some parameters have no gradient"
+        assert all(g is not None for g in gradients), "some parameters have no gradient after accumulation"
         return torch.cat([g.flatten() for g in gradients]), counted.bytes["all_reduce"]
 
     torch.manual_seed(0)
@@ -49,18 +49,18 @@ def accumulate(answer):
         off = (gradient - expected).norm() / expected.norm()
         direction = (gradient / factor - expected).norm() / expected.norm()
         assert off < 1e-4 or direction > 1e-4, (
-            f"Rank {rank}'s gradient has the right direction and {factor:.2g} times the right length: "
-            "DDP divides by the number of ranks, too."
+            f"Rank {rank}'s gradient has the right direction and {factor:.2g} times the right length: DDP "
+            "also divides by the number of ranks."
         )
         assert off < 1e-4, (
             f"On 3 ranks with micro-batches of 1, 2 and 5 pictures, rank {rank}'s gradient is off by "
-            f"{off:.0%}: a pixel of ink has to count the same, wherever it is."
+            f"{off:.0%}: every pixel of ink has to count the same, wherever it is."
         )
         assert sent < 1.5 * expected.nbytes, (
-            f"The gradient is right, but {sent / expected.nbytes:.0f} times the gradients are all-reduced; "
+            f"The gradient is right, but {sent / expected.nbytes:.0f} times their bytes are all-reduced; "
             "once is enough."
         )
-    return "The gradient of all ink together, and it travels once."
+    return "The gradient is that of all ink together, and it travels once."
 
 
 def _mean(losses):
@@ -83,10 +83,10 @@ def evaluate(answer):
         for rank, found in enumerate(launch(on_rank, losses, world_size=3, timeout=SECONDS, backend="gloo")):
             assert not math.isnan(found), f"{shown}, rank {rank} returns nan: the mean of no examples is 0/0."
             assert losses is not LOSSES or abs(found - of_means) > 1e-4, (
-                f"{shown}, rank {rank} returns {found:.2f}, the mean of three means; of all examples it "
-                f"is {expected:.2f}."
+                f"{shown}, rank {rank} returns {found:.2f}, the mean of three means; the mean of all "
+                f"examples is {expected:.2f}."
             )
             assert abs(found - expected) < 1e-4, (
                 f"{shown}, rank {rank} returns {found:.2f}, not {expected:.2f}: each example counts once."
             )
-    return f"{_mean(LOSSES):g} and {expected:g}, on every rank, also if a rank has no example."
+    return f"{_mean(LOSSES):g} and {expected:g} on every rank, even if a rank has no examples."

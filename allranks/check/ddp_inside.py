@@ -72,15 +72,16 @@ def any_order(answer):
             expected = branch.weight.grad
             off = (gradient - expected).norm() / expected.norm()
             assert off < 1e-5, (
-                f"Rank 0 gets the gradient of branch 1 first, rank 1 of branch 0. Rank {rank}'s gradient "
-                f"of branch {which} is off by {off:.0%}: an all-reduce adds whatever the ranks send."
+                f"Rank 0 gets the gradient of branch 1 first, rank 1 that of branch 0. Rank {rank}'s "
+                f"gradient of branch {which} is off by {off:.0%}: an all-reduce adds whatever the ranks "
+                "send."
             )
     events = launch(is_early, world_size=2, timeout=SECONDS, backend="gloo")[0]
     assert events == ["ready", "leaves", "ready", "leaves"], (
-        "The gradients are right. But when they come in order, the first bucket has to be sent before the "
-        f"second is ready; what happened is: {', '.join(events) or 'nothing'}."
+        "The gradients are right. But when they arrive in order, the first bucket has to leave before "
+        f"the second is ready. What happened: {', '.join(events) or 'nothing'}."
     )
-    return "Right in either order, and a bucket whose turn it is leaves as soon as it is full."
+    return "The gradients are right in either order, and a bucket whose turn it is leaves once it is full."
 
 
 @exercise
@@ -94,6 +95,10 @@ def exposed(answer):
     assert abs(answer - (BUCKETS * ALL_REDUCE - BACKWARD)) > 0.5, (
         "Almost: what does the network do until the first bucket is full?"
     )
-    assert abs(answer - found.end) > 0.5, "That is when all is done; how much of it comes after backward?"
-    assert abs(answer - expected) <= 0.5, f"{answer:g} ms is not it: draw the seven buckets on one clock."
+    assert abs(answer - found.end) > 0.5, (
+        "That is when everything is done; how much of it comes after backward?"
+    )
+    assert abs(answer - expected) <= 0.5, (
+        f"{answer:g} ms is not right: draw the seven buckets on one time axis."
+    )
     return f"{expected:.0f} ms: the network is busy from the first full bucket to the end."

@@ -33,10 +33,10 @@ def first_room(answer):
     """`answer`: (rank, line), of the rank that left the common path and the line that it entered instead."""
     rank, line = _pair(answer)
     assert rank == 2, (
-        f"Rank {rank} did what two others did: find the first number at which the four ranks are not alike."
+        f"Rank {rank} did what two others did: find the first sequence number at which the four ranks differ."
     )
-    assert line != 6, "Line 6 is where the others stand: what did rank 2 enter under the same number?"
-    assert line == 11, f"Rank 2 did not enter anything at line {line} that nobody else did."
+    assert line != 6, "The others are at line 6: what did rank 2 enter under the same sequence number?"
+    assert line == 11, f"At line {line}, rank 2 did nothing that the others did not."
     return "Rank 2, line 11: it evaluates while the others train."
 
 
@@ -45,12 +45,12 @@ def second_room(answer):
     """`answer`: (rank, line), of the rank at which all chains of waiting end, and where it stands."""
     rank, line = _pair(answer)
     assert rank not in (1, 3), (
-        f"Rank {rank} waits for its pair, and its partner waits for somebody else: follow the chain."
+        f"Rank {rank} waits for its pair, and its partner waits for another rank: follow the chain."
     )
     assert rank != 0, "Rank 0 waits in line 10 for its column: who else is in that column, and where is it?"
     assert rank == 2, f"Rank {rank} is not one of the four."
-    assert line == 15, f"Rank 2 does not stand at line {line}: the table has its last call."
-    return "Rank 2, line 15: it saves alone, and both chains of waiting end there."
+    assert line == 15, f"Rank 2 is not at line {line}: look up its last call in the table."
+    return "Rank 2, line 15: it saves alone, and both chains of waiting ranks end there."
 
 
 @exercise
@@ -58,11 +58,13 @@ def third_room(answer):
     """`answer`: (rank, line), of the rank whose calls come in another order, and its first such line."""
     rank, line = _pair(answer)
     assert rank == 1, (
-        f"Rank {rank} goes through the lines as two others do: names and shapes are alike, lines are not."
+        f"Rank {rank} runs the same lines as two others: compare the lines, since names and shapes agree."
     )
-    assert line != 11, "Line 11 is its second call of the two: at which number do the lines begin to differ?"
-    assert line == 10, f"At line {line} rank 1 does what the others do under the same number, or nothing."
-    return "Rank 1, line 10: the sums of two tensors went into each other."
+    assert line != 11, "Line 11 is the second of the two calls: at which number do the lines first differ?"
+    assert line == 10, (
+        f"At line {line}, rank 1 does what the others do under the same number, or makes no call."
+    )
+    return "Rank 1, line 10: it added two tensors in the other order, so their sums were mixed up."
 
 
 @exercise
@@ -83,17 +85,17 @@ def agree(answer):
     for differing in ({}, {"head": 2}, {"head": 0, "bias": 1}):
         for rank, (found, kept) in enumerate(launch(on_rank, differing, world_size=3, timeout=SECONDS)):
             is_returned(found)
-            assert kept, "The tensors have changed: compare copies, or values that were gathered."
+            assert kept, "The tensors have changed: compare copies, or gathered values."
             assert list(found) == sorted(differing), (
-                f"Rank {rank} returned {list(found)} where {sorted(differing)} differ. "
-                "All ranks have to return the same, also those that are right, and NaN equals NaN here."
+                f"Rank {rank} returned {list(found)}; expected {sorted(differing)}. All ranks return the "
+                "same list, even those that are right, and here NaN equals NaN."
             )
-    return "The ranks agree about what they do not agree on."
+    return "All ranks return the same list of tensors that differ."
 
 
 def _pair(answer):
     assert isinstance(answer, tuple | list) and len(answer) == 2, "Give a rank and a line: (3, 14)."
     for number in answer:
         is_filled(number)
-        assert isinstance(number, int), f"{number!r} is not a number of a rank or a line."
+        assert isinstance(number, int), f"{number!r} is not the number of a rank or a line."
     return answer

@@ -17,14 +17,14 @@ def messages(answer):
     """`answer(kv_heads, senders, receivers)`: triples (sender, receiver, head) of the whole model."""
     for heads, senders, receivers in POOLS:
         found, where = answer(heads, senders, receivers), f"{heads} heads, {senders} → {receivers} ranks"
-        assert isinstance(found, (list, tuple)), f"{where}: return a list of triples, not {found!r}."
+        assert isinstance(found, (list, tuple)), f"{where}: expected a list of triples; got {found!r}."
         for one in found:
             assert isinstance(one, tuple) and len(one) == 3, (
                 f"{where}: each message is (sender, receiver, head), not {one!r}."
             )
             sender, receiver, head = one
             assert sender in range(senders) and receiver in range(receivers), (
-                f"{where}: {one} names a rank that is not there; both sides are counted from 0."
+                f"{where}: {one} names a rank that does not exist; both pools count from 0."
             )
             assert head in held_heads(heads, senders, sender), (
                 f"{where}: sender {sender} does not hold head {head}."
@@ -36,10 +36,12 @@ def messages(answer):
             gets = sorted(head for _, to, head in found if to == receiver)
             needs = list(held_heads(heads, receivers, receiver))
             assert len(set(gets)) == len(gets), (
-                f"{where}: receiver {receiver} gets a head more than once; of several copies one is enough."
+                f"{where}: receiver {receiver} gets a head more than once; one copy is enough."
             )
-            assert gets == needs, f"{where}: receiver {receiver} needs the heads {needs} and gets {gets}."
-    return f"{len(POOLS)} pairs of pools: each receiver gets its heads once, from ranks that hold them."
+            assert gets == needs, f"{where}: receiver {receiver} needs the heads {needs} but gets {gets}."
+    return (
+        f"{len(POOLS)} pairs of pools: each receiver gets each of its heads once, from a rank that holds it."
+    )
 
 
 @exercise
@@ -53,20 +55,18 @@ def repage(answer):
         given, right = (_paged(tokens, each) for each in (page, size))
         given[:, :, -1, :, (length - 1) % page + 1 :] = -1.0  # what lies behind the last token is anything
         found = answer(given.clone(), length, size)
-        assert torch.is_tensor(found), f"{where}: return a tensor, not {type(found).__name__}."
+        assert torch.is_tensor(found), f"{where}: expected a tensor; got {type(found).__name__}."
         assert found.shape == right.shape, (
-            f"{where}: the shape has to be {tuple(right.shape)}, not {tuple(found.shape)}."
+            f"{where}: the shape is {tuple(found.shape)}; expected {tuple(right.shape)}."
         )
-        assert not (found == -1).any(), (
-            f"{where}: what lies behind the last token was copied; put zeros there."
-        )
+        assert not (found == -1).any(), f"{where}: what follows the last token was copied; put zeros there."
         if not torch.equal(found, right):
             assert not torch.equal(found.flatten().sort().values, right.flatten().sort().values), (
-                f"{where}: all numbers are there, but not in their places. Heads lie between pages and their"
-                " tokens: bring pages and tokens together first."
+                f"{where}: all numbers are there, but in the wrong places. The head dimension separates "
+                "pages from tokens: make them adjacent first."
             )
-        assert torch.equal(found, right), f"{where}: a token is lost, or lies in another place."
-    return f"{len(PAGES)} pairs of sizes: each token where it belongs, and zeros behind the last."
+        assert torch.equal(found, right), f"{where}: a token is lost or in the wrong place."
+    return f"{len(PAGES)} pairs of sizes: each token is where it belongs, and zeros follow the last."
 
 
 def _paged(tokens, page):
@@ -101,24 +101,23 @@ def worth_moving(answer):
     right = first_worth(needed, bandwidth)
     assert answer is not None, "Replace None with a number."
     assert isinstance(answer, int) and not isinstance(answer, bool) and answer > 0, (
-        f"A number of tokens is whole and above 0, not {answer!r}."
+        f"The number of tokens is a whole number above 0, not {answer!r}."
     )
     assert answer != first_worth(lambda n: needed(n, peak), bandwidth), (
         "That would be right at the full peak; this GPU reaches half of it, and takes twice as long."
     )
     with_logits = first_worth(lambda n: _with_logits(n) * SHARE * peak, bandwidth)
     assert answer != with_logits, (
-        "That would be right if logits were computed too, but a cache does not need them."
+        "That would be right if logits were computed too; a cache does not need them."
     )
     assert needed(answer) <= bandwidth, (
-        f"For {answer:,} tokens the link would need {needed(answer) / 1e9:.2f} GB/s, and it has"
-        f" {bandwidth / 1e9:.3f}: 25 Gbit/s are bits. Computing is still faster."
+        f"For {answer:,} tokens the link would need {needed(answer) / 1e9:.2f} GB/s, but it has "
+        f"{bandwidth / 1e9:.3f} (25 Gbit/s are bits). Recomputing is still faster."
     )
     assert answer == right, (
-        f"For {answer:,} tokens moving is faster, but it is already faster for fewer tokens: "
-        "find the smallest number."
+        f"For {answer:,} tokens moving is faster, but so it is for fewer tokens: find the smallest number."
     )
-    return f"{right:,} tokens: attention to so long a past costs more than the link."
+    return f"{right:,} tokens: recomputing attention over so long a past takes longer than moving the cache."
 
 
 def _with_logits(tokens):

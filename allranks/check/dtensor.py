@@ -35,18 +35,24 @@ def _run(placed):
 def placed(answer):
     """`answer`: placements of x, up and down: no collective, and a quarter of each matrix on a rank."""
     is_filled(answer, "three placements")
-    assert isinstance(answer, tuple | list) and len(answer) == 3, "Three placements: of x, of up, of down."
+    assert isinstance(answer, tuple | list) and len(answer) == 3, (
+        "Give three placements: of x, of up and of down."
+    )
     for name, each in zip(SHAPES, answer, strict=True):
         is_filled(each, "a placement")
-        assert isinstance(each, Placement), f"{name} has {each!r}; a placement is Shard(0), for example."
-        assert not each.is_partial(), f"{name} is given, not a pending sum: cut it or replicate it."
-        assert not each.is_shard() or each.dim in (0, 1), f"{name} has the dims 0 and 1, not {each.dim}."
+        assert isinstance(each, Placement), (
+            f"{name} has {each!r}; expected a placement, for example Shard(0)."
+        )
+        assert not each.is_partial(), (
+            f"{name} is an input, so it cannot be a pending sum: shard or replicate it."
+        )
+        assert not each.is_shard() or each.dim in (0, 1), f"{name} has no dim {each.dim}, only 0 and 1."
     calls, held, right = launch(_run, answer, world_size=RANKS, timeout=SECONDS)[0]
     for name, share in zip(("up", "down"), held, strict=True):
         assert share == 1 / RANKS, f"A rank holds {share:g} of {name}; it should hold {1 / RANKS:g}."
     assert not calls, (
-        f"A rank holds a quarter of each matrix, but the products need: {', '.join(calls)}. "
-        "Which dim of up is also a dim of the inner result, and of down?"
+        f"A rank holds a quarter of each matrix, but the products need communication: {', '.join(calls)}. "
+        "Which dim of up is also a dim of the intermediate result and of down?"
     )
-    assert right, "No collective, but the result is not that of one process."
-    return "No collective, a quarter of each matrix, and a pending sum at the end."
+    assert right, "There is no collective, but the result differs from one process's."
+    return "No collective: each rank holds a quarter of each matrix, and a pending sum remains at the end."

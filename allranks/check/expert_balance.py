@@ -29,10 +29,10 @@ def dispatch(answer):
         is_returned(got)
         got = torch.as_tensor(got).float()
         assert got.shape == expected.shape, (
-            f"{given} the shape is {tuple(got.shape)}, not {tuple(expected.shape)}."
+            f"{given}, the shape is {tuple(got.shape)}; expected {tuple(expected.shape)}."
         )
         most = int(got.sum(0).max())
-        assert most <= capacity, f"{given} an expert gets {most} tokens."
+        assert most <= capacity, f"{given}, an expert gets {most} tokens."
         wrong = (got != expected).any(1).nonzero().flatten().tolist()
         if wrong:
             token = wrong[0]
@@ -42,7 +42,7 @@ def dispatch(answer):
                 f"{given}, token {token} wants {first}, then {second}, and should get {want}, not "
                 f"{got[token].nonzero().flatten().tolist()}. Who is served before its second choice?"
             )
-    return "As the arithmetic has it: first choices first, earlier tokens before later ones."
+    return "First choices come first, and earlier tokens before later ones."
 
 
 @exercise
@@ -63,13 +63,13 @@ def nudge(answer):
     for got in results:
         is_returned(got)
     alone = any(not torch.allclose(got, results[0]) for got in results)
-    assert not alone, "The ranks have different biases, so a token's experts depend on the rank it is on."
+    assert not alone, "The ranks have different biases, so a token's experts depend on its rank."
     up = bias - rate * (load.mean() - load).sign()
     assert not torch.allclose(results[0], up), (
-        "That is the other way: an expert with too little to do goes up."
+        "That is the wrong way round: the bias of an expert with too little to do goes up."
     )
     assert torch.allclose(results[0], expected), (
-        f"The bias is {[round(b, 2) for b in results[0].tolist()]}, and one process with all tokens says "
+        f"The bias is {[round(b, 2) for b in results[0].tolist()]}; one process with all tokens gets "
         f"{[round(b, 2) for b in expected.tolist()]}."
     )
-    return "The bias of one process that sees all tokens, on every rank."
+    return "Every rank has the bias of one process that sees all tokens."

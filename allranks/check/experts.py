@@ -22,12 +22,14 @@ def megabytes_sent(answer):
     is_filled(answer)
     for factor, hint in (
         (1 / 4, "That is one all-to-all. How many does a layer have, forward and backward?"),
-        (1 / 2, "That is forward alone, or one byte an element, or one expert a token."),
-        (8 / 7, "That leaves out that an eighth of the buffers stays on the rank."),
-        (1 / 1.25, "That leaves out the empty slots: the capacity factor is 1.25."),
+        (1 / 2, "That is forward alone, one byte an element, or one expert a token."),
+        (8 / 7, "That includes the eighth of the buffers that stays on the rank."),
+        (1 / 1.25, "That leaves out the empty slots; the capacity factor is 1.25."),
     ):
         assert abs(answer / (expected * factor) - 1) > 0.01, hint
-    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not 4 times (p−1)/p of k·f·S·h elements."
+    assert abs(answer / expected - 1) <= 0.01, (
+        f"{answer:g} MB is not right: what does one all-to-all send, and how many are there?"
+    )
     return f"{expected:.0f} MB, from each rank, for each layer."
 
 
@@ -52,13 +54,13 @@ def average(answer):
             f"On rank {rank} a gradient of the gate is not the mean over the four ranks."
         )
         for wrong, hint in (
-            (whole[rank], "is unchanged. Its other copy has seen the tokens of two more ranks."),
-            (whole.mean(0), "is averaged over all ranks, and so over different experts."),
-            (copies[rank % 2] / 2, "is twice too large. Of how many ranks' tokens is it already the sum?"),
-            (copies[rank % 2], "is a sum. What divides the losses of four ranks?"),
+            (whole[rank], "is unchanged, but its other copy has seen the tokens of two more ranks."),
+            (whole.mean(0), "is averaged over all ranks, and thus over different experts."),
+            (copies[rank % 2] / 2, "is twice too large. How many ranks' tokens does it already add up?"),
+            (copies[rank % 2], "is a sum. What is the mean of four ranks' losses divided by?"),
         ):
             assert not torch.allclose(expert, wrong), f"On rank {rank} the gradient of an expert {hint}"
         assert torch.allclose(expert, copies[rank % 2] / 4), (
-            f"On rank {rank} the gradient of an expert is not that of the mean loss over the four ranks."
+            f"On rank {rank} the gradient of an expert is not the gradient of the mean loss over four ranks."
         )
-    return "The gradients of the mean loss over four ranks, and no expert mixed with another."
+    return "The gradients are those of the mean loss over four ranks, and no two experts are mixed."

@@ -26,9 +26,10 @@ def crossings(answer):
         away = (chosen // per_node != home).sum()
         assert int(away) == flat
         assert int(got) != flat or flat == expected, (
-            f"{given}, {int(got)} copies leave if every choice is sent; two experts of a node share one copy."
+            f"{given}, {int(got)} copies leave if every choice is sent; experts on the same node share "
+            "one copy."
         )
-        assert int(got) == expected, f"{given}, {expected} copies leave the node, not {int(got)}."
+        assert int(got) == expected, f"{given}, {expected} copies should leave the node, not {int(got)}."
     return "One copy for each other node that a token visits."
 
 
@@ -46,16 +47,16 @@ def few_nodes(answer):
         is_returned(got)
         given = f"With {experts} experts on {nodes} nodes, of which a token may visit {at_most}"
         assert tuple(got.shape) == (tokens, k), (
-            f"{given}, the shape is {tuple(got.shape)}, not {(tokens, k)}."
+            f"{given}, the shape is {tuple(got.shape)}; expected {(tokens, k)}."
         )
         size = experts // nodes
         for row, ours in zip(scores.tolist(), got.tolist(), strict=True):
             visited = {expert // size for expert in ours}
             assert len(visited) <= at_most, (
-                f"{given}, one visits {len(visited)}. Is the score of an excluded expert below all others?"
+                f"{given}, a token visits {len(visited)}. Does every excluded expert score below all others?"
             )
             assert sorted(ours) == _best(row, size, at_most, k), (
-                f"{given}, a token chooses experts {sorted(ours)}, not {_best(row, size, at_most, k)}."
+                f"{given}, a token chooses experts {sorted(ours)}; expected {_best(row, size, at_most, k)}."
             )
     return "The best experts on the best nodes, whatever the sign of the scores."
 

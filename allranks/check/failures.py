@@ -16,13 +16,19 @@ def own_run(minutes, share):
     by_gpus = failures.best_interval(60, failures.between(1024, failures.RATES["RSC-1"])) / 60
     assert abs(minutes - by_gpus) > 0.02 * by_gpus, "1024 GPUs are 128 machines, and the rate is of machines."
     assert abs(minutes - 60 * right) > right, "That is in seconds; the exercise asks for minutes."
-    assert abs(minutes - right) < 0.02 * right, f"{minutes:g} minutes is not it: √(2cM), all in seconds."
+    assert abs(minutes - right) < 0.02 * right, (
+        f"{minutes:g} minutes is not right: put c and M into Young's formula in seconds."
+    )
     lost = failures.lost_share(60 * right, 60, mean, 600)
     without = failures.lost_share(60 * right, 60, mean)
-    assert abs(share - without) > 0.02 * without, "The restart is missing: 10 minutes, once in M."
+    assert abs(share - without) > 0.02 * without, (
+        "That leaves out the restart: 10 minutes after each failure."
+    )
     assert abs(share - 100 * lost) > lost, "That is in per cent; give a share between 0 and 1."
-    assert abs(share - lost) < 0.02 * lost, f"{share:g} is not it: writing, half an interval, and a restart."
-    return f"Every {right:.0f} minutes, and {lost:.1%} are lost."
+    assert abs(share - lost) < 0.02 * lost, (
+        f"{share:g} is not right: what is lost to writing, to repeated steps and to the restart?"
+    )
+    return f"A checkpoint every {right:.0f} minutes; {lost:.1%} of the time is lost."
 
 
 @exercise
@@ -32,7 +38,7 @@ def steps_trained(answer):
         ((24, 24, [100]), "A run that does not fail trains each step once"),
         ((24, 4, [10, 100]), "Of 10 steps, saved after every 4, 8 are kept"),
         ((24, 4, [8, 100]), "A life that ends right after a checkpoint loses nothing"),
-        ((20, 8, [3, 5, 9, 100]), "A life that reaches no checkpoint is lost whole"),
+        ((20, 8, [3, 5, 9, 100]), "A life that reaches no checkpoint is lost entirely"),
         ((10, 4, [4, 6]), "The last steps need no checkpoint of their own"),
         ((24, 2, [9, 0, 13, 1, 1, 50]), "A life may be 0 steps long"),
     ]
@@ -40,8 +46,8 @@ def steps_trained(answer):
         found = answer(steps, every, list(lives))
         is_returned(found, "a number")
         right = _trained(steps, every, lives)
-        assert found == right, f"{hint}: with {steps}, {every}, {lives} it is {right}, not {found!r}."
-    return "What is trained is the work and what was not saved in time."
+        assert found == right, f"{hint}: for {steps}, {every}, {lives} expected {right}, not {found!r}."
+    return "The steps trained are the run's own, and those that were lost and repeated."
 
 
 def _trained(steps, every, lives):
@@ -63,10 +69,14 @@ def two_levels(copies, files):
     """Minutes between two `copies` in memory, and between two `files`."""
     is_filled(copies), is_filled(files)
     right = failures.best_interval(2, 4 * HOUR) / 60, failures.best_interval(200, 80 * HOUR) / 60
-    assert abs(copies - right[0]) < 0.03 * right[0], f"{copies:g} minutes is not it for the copies: √(2cM)."
+    assert abs(copies - right[0]) < 0.03 * right[0], (
+        f"{copies:g} minutes is not right for the copies: what are c and M in Young's formula?"
+    )
     every_failure = failures.best_interval(200, 4 * HOUR) / 60
     assert abs(files - every_failure) > 0.03 * every_failure, (
-        "The file is needed after one failure in 20 only: how often does such a failure happen?"
+        "Only one failure in 20 needs the file: how often does such a failure happen?"
     )
-    assert abs(files - right[1]) < 0.03 * right[1], f"{files:g} minutes is not it for the files."
-    return f"A copy every {right[0]:.0f} minutes, a file every {right[1]:.0f}."
+    assert abs(files - right[1]) < 0.03 * right[1], (
+        f"{files:g} minutes is not right for the files: how long does writing one take?"
+    )
+    return f"A copy every {right[0]:.0f} minutes and a file every {right[1]:.0f}."

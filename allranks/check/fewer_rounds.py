@@ -30,44 +30,48 @@ def gather(answer):
             expected = torch.cat([torch.arange(elements) + 100 * rank for rank in range(p)])
             for rank, (whole, _, _) in enumerate(on_ranks):
                 is_returned(whole, "what all ranks had")
-                assert isinstance(whole, torch.Tensor), f"Rank {rank} returned no tensor, but {whole!r:.60}."
+                assert isinstance(whole, torch.Tensor), (
+                    f"Rank {rank} returned {whole!r:.60}; expected a tensor."
+                )
                 all_there = sorted(whole.flatten().tolist()) == expected.tolist()
                 assert torch.equal(whole, expected), (
-                    f"With {p} ranks, rank {rank} returned {whole.tolist()}, not {expected.tolist()}."
+                    f"With {p} ranks, rank {rank} returned {whole.tolist()}; expected {expected.tolist()}."
                     + " All parts are there, but not in rank order." * all_there
                 )
             rounds = collectives.cost("all_gather", "bruck", 8 * elements * p, p).rounds
             for rank, (_, calls, sent) in enumerate(on_ranks):
                 assert max(calls["send"], calls["recv"]) <= rounds, (
-                    f"All in order, but with {p} ranks it takes {rounds} rounds, and rank {rank} "
-                    f"sent {calls['send']} messages and received {calls['recv']}."
+                    f"All parts are in order. But with {p} ranks, {rounds} rounds are enough, and rank "
+                    f"{rank} sent {calls['send']} messages and received {calls['recv']}."
                 )
                 assert sent <= 8 * elements * (p - 1), (
-                    f"All in order and in few rounds, but with {p} ranks rank {rank} sent {sent:.0f} bytes, "
-                    f"and {8 * elements * (p - 1)} are enough: in the last round, send only what the other "
-                    "rank lacks."
+                    f"All parts are in order, in few rounds. But with {p} ranks rank {rank} sent "
+                    f"{sent:.0f} bytes; {8 * elements * (p - 1)} are enough: does the last round need "
+                    "them all?"
                 )
-    return "A ring's bytes in a tree's rounds, for 2, 3, 4, 5 and 8 ranks."
+    return "It sends a ring's bytes in a tree's rounds, for 2, 3, 4, 5 and 8 ranks."
 
 
 @exercise
 def thousand(answer):
     """`answer`: rounds of halving–doubling on 1000 ranks, and what its busiest rank sends, in tensors."""
-    assert isinstance(answer, (tuple, list)) and len(answer) == 2, "Two numbers: rounds, and a multiple of n."
+    assert isinstance(answer, (tuple, list)) and len(answer) == 2, (
+        "Give two numbers: rounds, and a multiple of n."
+    )
     for part in answer:
         is_filled(part, "numbers")
     rounds, multiple = answer
     expected = collectives.cost("all_reduce", "halving_doubling", 512e6, 1000).rounds
     most = max(collectives.sent("all_reduce", "halving_doubling", 512, 1000)) / 512
     assert rounds != 18, (
-        "18 rounds halve and double on 512 ranks; the other 488 have to be folded in and out."
+        "18 rounds are halving and doubling on 512 ranks; the other 488 have to be folded in and out."
     )
-    assert rounds != 1998, "That is the ring."
-    assert rounds == expected, f"Not {rounds:g} rounds: what is the largest power of two up to 1000?"
+    assert rounds != 1998, "Those are the ring's rounds."
+    assert rounds == expected, f"{rounds:g} rounds is not right: what is the largest power of two up to 1000?"
     assert abs(multiple - 2 * 511 / 512) > 1e-3 and abs(multiple - 2 * 999 / 1000) > 1e-3, (
-        "Nearly: a rank that stands for its neighbour sends it the result, too."
+        "Almost: a rank that stands in for its neighbour also sends it the result."
     )
     assert abs(multiple - most) < 2e-3, (
-        f"Not {multiple:g} n: add up what a rank sends while it halves and doubles."
+        f"{multiple:g} n is not right: add up what a rank sends while it halves and doubles."
     )
-    return f"{expected} rounds, and {most:.3g} n where a ring sends 2 n."
+    return f"{expected} rounds and {most:.3g} n; a ring sends 2 n."

@@ -26,21 +26,21 @@ def copies(answer):
     for sizes, cut in MESHES:
         got, right = answer(dict(sizes), cut), _counted(sizes, cut)
         is_returned(got, "a number of ranks")
-        of = f"On {sizes}, for a parameter that {' and '.join(cut) or 'no axis'} cuts"
+        of = f"On {sizes}, for a parameter cut by {' and '.join(cut) or 'no axis'}"
         stages = sizes["pp"]
         assert stages == 1 or got != right * stages, f"{of}: the stages of pp hold different parameters."
-        assert got == right, f"{of}, {right} ranks hold the same, not {got}."
-    return "Four meshes, and each copy is counted."
+        assert got == right, f"{of}, {right} ranks hold the same part, not {got}."
+    return "Every copy is counted, on four meshes."
 
 
 @exercise
 def borrowed(answer):
     """`answer`: over how many ranks an expert is summed; pp 4, dp 8, cp 2, tp 4, and ep 32."""
     slips = {
-        8: "dp has 8 ranks, but ep borrows from dp too.",
-        64: "That is for a parameter that is whole: it has a copy on each rank of a stage.",
+        8: "dp has 8 ranks, but ep borrows from dp as well.",
+        64: "That is for a parameter that no axis cuts: each rank of a stage has a copy.",
         16: "That is for a matrix that tp cuts.",
         32: "That many ranks hold *different* experts.",
     }
     near(answer, 8 * 2 * 4 // 32, slips)
-    return "2 ranks: the 64 of a stage, divided by the 32 that hold different experts."
+    return "2 ranks: a stage has 64, of which 32 hold different experts."

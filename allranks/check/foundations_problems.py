@@ -29,14 +29,14 @@ def plan(answer):
     tp, pp, dp, gigabytes, seconds = all_of(answer, 5, "tp, pp, dp, GB, seconds")
     powers = (1, 2, 4, 8, 16, 32, 64)
     assert tp in powers and dp in powers and pp in (1, 2) and tp * pp * dp == 64, (
-        "tp, pp and dp are powers of two whose product is 64, and pp is 1 or 2."
+        "tp, pp and dp should be powers of two whose product is 64, and pp should be 1 or 2."
     )
     parameters = transformer.parameters(LARGE)
     whole = memory.zero_bytes(parameters, 1, 0) / 1e9
     states = whole / (tp * pp)
     assert states <= ROOM, (
-        f"With tp = {tp} and pp = {pp}, states take {states:.0f} GB on each GPU: "
-        "dp copies the model and does not divide it."
+        f"With tp = {tp} and pp = {pp}, states take {states:.0f} GB on each GPU: dp copies the model, it "
+        "does not divide it."
     )
 
     def sending(*order):
@@ -50,16 +50,16 @@ def plan(answer):
     here = sending(*LAYOUT)
     right = sum(here.values())
     assert tp <= 8, (
-        f"It fits, but tp = {tp} is more than a node, and its all-reduces go through the cards: "
-        f"the GPUs send for {right:.1f} s."
+        f"It fits, but tp = {tp} is more than a node, so its all-reduces leave through the cards: the "
+        f"GPUs send for {right:.1f} s."
     )
     near(
         gigabytes,
         states,
         {
             2 * parameters / (tp * pp) / 1e9: "Those are the weights. Gradients and Adam take 14 bytes more.",
-            whole / 64: "dp copies the states, and only tp and pp divide them.",
-            whole: "tp and pp divide the states.",
+            whole / 64: "That divides by dp too; dp copies the states, and only tp and pp divide them.",
+            whole: "Those are the states of the whole model; tp and pp divide them.",
         },
     )
     computing = transformer.step_flops(LARGE, SEQUENCES) / 64 / (hardware.peak("h100") / 2)
@@ -70,14 +70,16 @@ def plan(answer):
             wrong("dp", "tp", "pp"): "dp varies fastest there, and takes tp's place in the node.",
             wrong("pp", "tp", "dp"): "pp varies fastest there: tp extends over two nodes.",
             wrong("dp", "pp", "tp"): "tp is the slowest axis there: eight nodes share a layer.",
-            here["tp"]: "That is tp alone. Gradients and stages are sent, too.",
-            (here["tp"] + here["pp"]) * dp / SEQUENCES + here["dp"]: "tp and pp send in each micro-batch.",
+            here["tp"]: "That is tp alone; gradients and stage boundaries are sent as well.",
+            (here["tp"] + here["pp"]) * dp / SEQUENCES + here["dp"]: (
+                "That is for one micro-batch; tp and pp send in each of them."
+            ),
             computing: "That is how long the GPUs compute.",
         },
     )
     return (
-        f"tp 8 inside a node, pp 2, dp 4: {states:.1f} GB of states, and {right:.2f} s of sending; "
-        f"at half of their peak the GPUs compute for {computing:.1f} s."
+        f"tp 8 inside a node, pp 2, dp 4: {states:.1f} GB of states, and {right:.2f} s of sending; at "
+        f"half their peak the GPUs compute for {computing:.1f} s."
     )
 
 
@@ -89,9 +91,11 @@ def summed(answer):
         "C",
         {
             "A": "Then the first losses would differ as well, with either optimizer.",
-            "B": "Without the all-reduce the ranks drift apart under AdamW, too.",
-            "D": "Four equal parts give a gradient of less data; AdamW would follow another curve as well.",
-            "E": "Rounding moves the last digits, and does not make a step four times as long.",
+            "B": "Without the all-reduce the ranks would drift apart under AdamW too.",
+            "D": (
+                "Four equal parts would give a gradient of less data; AdamW would also follow another curve."
+            ),
+            "E": "Rounding moves the last digits; it does not make a step four times as long.",
         },
     )
     return "The sum is four times the mean. Adam divides by the gradient's size, so the factor cancels."
@@ -110,16 +114,14 @@ def bucket(answer):
         right,
         {
             right / 1024: "That holds for one message. A ring cuts the bucket into 1,024 parts, one a round.",
-            right
-            / 9
-            * 10: "Then latency is a tenth of the time of the bytes. It is to be a tenth of the whole.",
+            right / 9 * 10: "Then latency is a tenth of the bytes' time; it should be a tenth of the whole.",
             right / 9: "There latency and bytes take equally long.",
-            right * 8: "α/β in bits. Links are sold by bits, but the bucket is asked for in bytes.",
+            right * 8: "That is in bits. Links are sold by bits, but give the bucket in bytes.",
             right * 2: "The two halves of an all-reduce have twice the rounds, and also twice the bytes.",
-            right * 1e3: "Those are megabytes.",
+            right * 1e3: "That is in megabytes; give gigabytes.",
         },
     )
-    return f"{right:.2f} GB, 246 of DDP's buckets of 25 MiB: on a thousand ranks a ring needs large messages."
+    return f"{right:.2f} GB, or 246 of DDP's 25 MiB buckets: on a thousand ranks a ring needs large messages."
 
 
 @exercise
@@ -136,7 +138,7 @@ def evaluation(answer):
             "A": f"That adds {2 * parameters / 1e9:.1f} GB once, whatever the length of a sequence.",
             "B": f"Adam's states come with the first step: {12 * parameters / 1e9:.1f} GB, once.",
             "C": "A sequence of 1,024 tokens is 8 kB.",
-            "D": "Masks are kept only with everything else that backward would need, and are a part of it.",
+            "D": "Masks are only a part of what backward would need, and are kept only with the rest.",
         },
     )
     return "The sum of the losses holds every batch's graph, with all that its backward would need."
@@ -154,11 +156,13 @@ def ones(answer):
         right,
         {
             512: "bf16 can hold 512, and the ring adds one rank after the other: what is 256 + 1 in bf16?",
-            2048: "That is where fp16 stops, with ten bits after the point; bf16 has seven.",
+            2048: "That is where fp16 stops, with ten mantissa bits; bf16 has seven.",
             128: "Below 256, the numbers of bf16 are at most one apart.",
         },
     )
-    return f"{right:g}: 256 + 1 rounds back to 256, on each later rank. A tree adds equals and reaches 512."
+    return (
+        f"{right:g}: on every later rank, 256 + 1 rounds back to 256. A tree adds equal sums and reaches 512."
+    )
 
 
 @exercise
@@ -179,7 +183,7 @@ def moved(answer):
         {
             "A": f"On a slower link inside the nodes dp would still take {wanted['dp']:.2f} s.",
             "C": f"That doubles tp, to {double['tp']:.2f} s, and doubles the bytes.",
-            "D": "A network with too few links makes dp slower, not faster.",
+            "D": "A network with too few links would make dp slower, not faster.",
             "E": "Other traffic would not make dp faster than the cards can send.",
         },
     )
@@ -201,15 +205,19 @@ def days(answer):
         answer,
         right,
         {
-            without: "6ND leaves out attention's two products without weights. At 8,192 tokens and "
-            "h = 4,096 they are a fifth more.",
+            without: (
+                "6ND leaves out attention's two products without weights, a fifth more at 8,192 tokens "
+                "and h = 4,096."
+            ),
             takes(
                 sequences * transformer.step_flops(SMALL, 1, "full")
             ): "Model FLOPs count no recomputation.",
             takes(transformer.training_flops(parameters, tokens, "full")): "8ND counts a second forward.",
-            takes(sequences * transformer.forward_flops(SMALL, 1)): "Backward is twice as much as that.",
-            right * 0.4: "The GPUs reach 40 % of their peak.",
-            right * 512: "That is one GPU.",
+            takes(sequences * transformer.forward_flops(SMALL, 1)): (
+                "That is the forward pass alone; backward takes twice as much."
+            ),
+            right * 0.4: "That is at the GPUs' peak; they reach 40 % of it.",
+            right * 512: "That is on a single GPU.",
         },
     )
     return f"{right:.1f} days; 6ND alone gives {without:.1f}."
@@ -230,19 +238,24 @@ def two_levels(answer):
         answer,
         right,
         {
-            1e3 * between: "Before and after that, the ranks of a node share out the message over NVLink.",
-            1e3 * inside: "That is inside the nodes. The eighths then travel between them.",
-            ring(128): "That is one ring of 128 ranks, where one card of a node sends everything.",
-            1e3 * inside + ring(16): "A rank takes only an eighth of the message to the other nodes.",
+            1e3 * between: (
+                "That is between the nodes; before and after it, a node's ranks share the message over "
+                "NVLink."
+            ),
+            1e3 * inside: "That is inside the nodes; each eighth then travels between them.",
+            ring(128): "That is a single ring of 128 ranks, where one card of each node sends everything.",
+            1e3 * inside + ring(16): "A rank sends only an eighth of the message to the other nodes.",
             2 * right: "A gradient has two bytes, not four.",
-            right / 2: "A gradient has two bytes.",
-            1e3 * (inside / 2 + between): "Inside there is a reduce-scatter, and at the end an all-gather.",
-            right / 1e3: "Those are seconds.",
+            right / 2: "That is a factor of two off: a gradient has two bytes.",
+            1e3 * (inside / 2 + between): (
+                "That leaves out a step inside the node: first a reduce-scatter, at the end an all-gather."
+            ),
+            right / 1e3: "That is in seconds; give milliseconds.",
         },
     )
     return (
-        f"{right:.0f} ms, {1e3 * between:.0f} of them between the nodes, although the cards carry an eighth "
-        "of the message."
+        f"{right:.0f} ms, of which {1e3 * between:.0f} are between the nodes, although each card carries "
+        "only an eighth of the message."
     )
 
 
@@ -261,11 +274,15 @@ def microbatch(answer):
         answer,
         right,
         {
-            most(lambda size: size * memory.kept_bytes(XL, 1)): "The states take their 25 GB as well.",
-            most(lambda size: held(size, recomputation="selective")): "Nothing is recomputed, and attention "
-            "keeps its scores: 25 heads with 1,024 × 1,024 numbers in every layer.",
+            most(lambda size: size * memory.kept_bytes(XL, 1)): (
+                "That leaves out the states, which take 25 GB."
+            ),
+            most(lambda size: held(size, recomputation="selective")): (
+                "That leaves out attention's scores, kept in every layer: 1,024 × 1,024 numbers for each "
+                "of 25 heads."
+            ),
             most(lambda size: held(size, recomputation="full")): "That is with every layer recomputed.",
-            most(held, 80e9): "A tenth of the memory stays free.",
+            most(held, 80e9): "That fills all of the memory; a tenth stays free.",
         },
     )
     return f"{right}: each sequence keeps {memory.kept_bytes(XL, 1) / 1e9:.1f} GB, and the states take 25 GB."
@@ -282,11 +299,15 @@ def printed(answer):
         answer,
         right,
         {
-            100 * again: "That counts forward twice, because the run computes every layer again. "
-            "The model has six FLOPs for a parameter and a token.",
-            100 * again * 8 / 6: "The second forward is to be left out, not counted once more.",
-            2 * right: "The A100's peak in bf16 and fp16 is 312 TFLOP/s.",
-            model: "In per cent.",
+            100 * again: (
+                "That counts forward twice, because the run computes every layer again. The model needs "
+                "six FLOPs for each parameter and token."
+            ),
+            100 * again * 8 / 6: "Leave the second forward out instead of counting it once more.",
+            2 * right: "That is for another peak; the A100's in bf16 and fp16 is 312 TFLOP/s.",
+            model: "That is right as a share; give it in per cent.",
         },
     )
-    return f"{right:.1f} %: of the 45 % of their peak that the GPUs reach, a quarter is computed twice."
+    return (
+        f"{right:.1f} %: the GPUs reach 45 % of their peak, but a quarter of that is the recomputed forward."
+    )

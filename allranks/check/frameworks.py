@@ -20,18 +20,21 @@ def group(answer):
     setup = framework_config.megatron(FLAGS, RANKS)
     right = {axis: framework_config.group_of(RANK, setup, axis) for axis in ("tp", "pp", "dp")}
     found = tuple(sorted(answer))
-    assert found != right["tp"], "These ranks share every layer with rank 11, and so have other weights: tp."
-    assert found != right["pp"], "These ranks have other layers: they are the pipeline that rank 11 is in."
-    assert RANK in found, f"Rank {RANK} is in its own group."
+    assert found != right["tp"], "That is the tp group: these ranks hold other parts of rank 11's layers."
+    assert found != right["pp"], "That is the pp group: these ranks hold other layers than rank 11."
+    assert RANK in found, f"Rank {RANK} itself is missing: it belongs to its own group."
     assert all(isinstance(rank, int) and rank < RANKS for rank in found), (
         f"Ranks are whole numbers below {RANKS}."
     )
     assert not any(rank >= RANKS // 2 for rank in found), (
-        f"Ranks from {RANKS // 2} are in the second stage of the pipeline, and rank {RANK} is in the first."
+        f"Ranks {RANKS // 2} and up are in the second stage of the pipeline; rank {RANK} is in the first."
     )
-    assert len(found) == len(right["dp"]), f"{RANKS} ranks ÷ (tp 4 × pp 2) are {len(right['dp'])} replicas."
+    assert len(found) == len(right["dp"]), (
+        f"The group should have {len(right['dp'])} ranks, one for each replica: {RANKS} ranks ÷ (tp 4 × "
+        "pp 2)."
+    )
     assert found == right["dp"], "Ranks of one tp group are next to each other; dp steps over tp groups."
-    return f"Ranks {', '.join(map(str, found))}: one of each tp group in the first stage."
+    return f"Ranks {', '.join(map(str, found))}: one from each tp group in the first stage."
 
 
 @exercise
@@ -45,13 +48,14 @@ def translate(answer):
         try:
             found = framework_config.torchtitan(degrees, world_size)
         except ValueError as error:
-            raise AssertionError(f"torchtitan refuses it for {where}: {error}.") from None
+            raise AssertionError(f"torchtitan refuses these degrees for {where}: {error}.") from None
         for axis in ("tp", "cp", "pp", "dp"):
             ours, theirs = (framework_config.group_of(0, setup, axis) for setup in (found, wanted))
             assert ours == theirs, f"For {where}, rank 0's {axis} group is {ours}; Megatron-LM has {theirs}."
         kinds = dict(wanted.mesh)
         assert found.mesh == wanted.mesh, (
-            f"For {where}, Megatron-LM {'shards' if kinds['dp_shard'] > 1 else 'replicates'} over dp: give "
-            "both degrees, because data_parallel_shard_degree, left out, takes all ranks that are left."
+            f"For {where}, Megatron-LM {'shards' if kinds['dp_shard'] > 1 else 'replicates'} over dp: "
+            "give both degrees, because data_parallel_shard_degree takes all remaining ranks if it is "
+            "left out."
         )
-    return "The same groups from both, sharded where Megatron-LM shards and replicated where it replicates."
+    return "Both have the same groups, sharded where Megatron-LM shards and replicated where it replicates."

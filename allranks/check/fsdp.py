@@ -73,16 +73,20 @@ def units(answer):
     expected = _expected(tokens)
     for limit in LIMITS:
         result = launch(on_rank, limit, world_size=4, timeout=SECONDS)[0]
-        assert result, "The model itself has to be given to `fully_shard` too, as the last."
+        assert result, "The model itself is not sharded: pass it to `fully_shard` last."
         sizes, gradients = result
-        assert _are_close(gradients, expected), "The gradients are not those of one process."
-        assert max(sizes) <= limit, f"With a limit of {limit:,} bytes the largest unit has {max(sizes):,}."
+        assert _are_close(gradients, expected), "The gradients differ from one process's."
+        assert max(sizes) <= limit, (
+            f"With a limit of {limit:,} bytes the largest unit has {max(sizes):,} bytes."
+        )
         fewest = _fewest(_model(), limit)
         assert len(sizes) <= fewest, (
-            f"With a limit of {limit:,} bytes there are {len(sizes)} units, and {fewest} are enough: "
-            "a module that fits need not be opened."
+            f"With a limit of {limit:,} bytes there are {len(sizes)} units, and {fewest} are enough: a "
+            "module that fits need not be split."
         )
-    return f"{_fewest(_model(), LIMITS[0])} units of at most {LIMITS[0]:,} bytes, {fewest} of {limit:,}."
+    return (
+        f"{_fewest(_model(), LIMITS[0])} units of at most {LIMITS[0]:,} bytes, {fewest} of at most {limit:,}."
+    )
 
 
 @exercise
@@ -100,11 +104,11 @@ def accumulate(answer):
         return counted.calls, missing or _whole_gradients(model)
 
     calls, gradients = launch(on_rank, world_size=4, timeout=SECONDS)[0]
-    assert isinstance(gradients, dict), f"No gradient has arrived at {gradients[0]}."
+    assert isinstance(gradients, dict), f"{gradients[0]} has no gradient."
     once = LAYERS + 1
     reduced, gathered = calls["reduce_scatter"], calls["all_gather"]
     assert reduced == once, (
-        f"{once} units are reduced {reduced} times in {PARTS} parts; {once} times are enough."
+        f"{once} units are reduced {reduced} times in {PARTS} parts; expected {once}, once each."
     )
     assert _are_close(gradients, _expected(tokens)), (
         "The gradients are not the mean over all parts and all ranks."

@@ -17,11 +17,11 @@ def mesh(answer):
     """`answer`: (replicas, shards) of GPUs that fits, and gathers among the fewest."""
     is_filled(answer, "(replicas, shards)")
     replicas, shards = answer
-    assert replicas * shards == GPUS, f"{replicas} × {shards} are {replicas * shards} GPUs, and not {GPUS}."
+    assert replicas * shards == GPUS, f"{replicas} × {shards} is {replicas * shards} GPUs; expected {GPUS}."
     held = memory.zero_bytes(PARAMETERS, shards, 3)
-    assert held <= ROOM, f"With {shards} shards a GPU holds {held / 1e9:.1f} GB of states."
+    assert held <= ROOM, f"With {shards} shards a GPU holds {held / 1e9:.1f} GB of states, which is too much."
     assert memory.zero_bytes(PARAMETERS, shards // 2, 3) > ROOM, (
-        f"{held / 1e9:.1f} GB fit, but so they would with half as many shards."
+        f"{held / 1e9:.1f} GB fit, but so does what half as many shards leave on a GPU."
     )
     return f"{held / 1e9:.0f} GB of states on a GPU, gathered among {shards}: {shards // SERVER} servers."
 
@@ -48,10 +48,10 @@ def share(answer):
     expected = launch(on_rank, False, world_size=2, timeout=SECONDS)[0]
     is_filled(answer)
     assert abs(answer - launch(on_rank, True, world_size=2, timeout=SECONDS)[0]) > 0.01, (
-        "That is the share if weights are gathered twice; here they stay whole for backward."
+        "That is the share if weights are gathered twice; here they are kept for backward."
     )
     assert abs(answer - 1 / 2) > 0.01, "Only the weights travel in bf16; the gradients are summed in fp32."
     assert abs(answer - expected) < 0.001, (
-        f"Four ranks or two, the share is not {answer:g}: how many messages has a unit, and which are halved?"
+        f"{answer:g} is not right: how many messages does a unit send, and which of them are halved?"
     )
-    return f"{expected:g} of the bytes, as two ranks have counted."
+    return f"{expected:g} of the bytes, as counted on two ranks."

@@ -49,9 +49,9 @@ def weighted_average(answer):
         off = (gradient - expected).norm() / expected.norm()
         assert _is_close(gradient, expected), (
             f"With batches of {', '.join(map(str, SHARES))}, rank {rank}'s gradient is off by {off:.0%}: "
-            "a picture has to count the same, whichever rank it is on."
+            "every picture has to count the same, whichever rank it is on."
         )
-    return f"Batches of {', '.join(map(str, SHARES))} give the gradient of the {sum(SHARES)} together."
+    return f"Batches of {', '.join(map(str, SHARES))} give the gradient of all {sum(SHARES)} together."
 
 
 @exercise
@@ -70,7 +70,7 @@ def hook(answer):
         off = (gradient - expected).norm() / expected.norm()
         assert _is_close(gradient, expected), (
             f"After backward, rank {rank}'s gradient is off by {off:.0%} from that of the whole batch. "
-            "What is it that the hook averages?"
+            "What exactly does the hook average?"
         )
     return "After backward, every rank holds the gradient of the whole batch."
 
@@ -80,7 +80,11 @@ def gigabytes_sent(answer):
     """`answer`: gigabytes (1e9 bytes) that each of 1024 ranks sends a step, for GPT-3 in 2 bytes."""
     expected = collectives.ring_all_reduce_bytes(2 * GPT_3, 1024) / 1e9
     is_filled(answer)
-    assert abs(answer / (expected / 2) - 1) > 0.01, "That is one way around the ring; there are two."
-    assert abs(answer / (expected * 2) - 1) > 0.01, "Those are gradients of 4 bytes; here they have 2."
-    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} GB is not 2(p-1)/p of all gradients."
+    assert abs(answer / (expected / 2) - 1) > 0.01, (
+        "That is once around the ring; an all-reduce goes around twice."
+    )
+    assert abs(answer / (expected * 2) - 1) > 0.01, "That is for gradients of 4 bytes; here they have 2."
+    assert abs(answer / expected - 1) <= 0.01, (
+        f"{answer:g} GB is not right: which share of all gradients does a rank send, and how often?"
+    )
     return f"{expected:.0f} GB, from each rank, at each step."

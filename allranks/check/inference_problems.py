@@ -30,20 +30,20 @@ def seconds(name, ranks):
 def plan(answer):
     """(GPU, ranks, GB of cache on each, ms of a step): the fewest for 100 users at 30 tokens a second."""
     name, ranks, gigabytes, milliseconds = all_of(answer, 4, "GPU, ranks, GB, ms")
-    assert name in LINKS and ranks in RANKS, 'Take "a100-80gb" or "h100", and 1, 2, 4 or 8 ranks.'
+    assert name in LINKS and ranks in RANKS, 'Choose "a100-80gb" or "h100", and 1, 2, 4 or 8 ranks.'
     cache = memory.kv_cache_bytes(LARGE, CONTEXT, USERS)
     fit = room(name, ranks)
     if fit < USERS:
         weights = 2 * transformer.parameters(LARGE)
         alone = weights <= USED * ranks * hardware.accelerator(name).memory
         raise AssertionError(
-            f"Beside the weights there is room for {fit} sequences, and the users need {cache / 1e9:.0f} GB "
-            f"of cache{': that the weights fit is not enough' if alone else ''}."
+            f"Beside the weights there is room for {fit} sequences, but the users need {cache / 1e9:.0f} "
+            f"GB of cache{': it is not enough that the weights fit' if alone else ''}."
         )
     step = sum(seconds(name, ranks))
     assert step * RATE <= 1, (
-        f"Everything fits, but a step takes {1e3 * step:.1f} ms: {1 / step:.0f} tokens a second. "
-        "What bounds the step?"
+        f"Everything fits, but a step takes {1e3 * step:.1f} ms: {1 / step:.0f} tokens a second. What "
+        "limits the step?"
     )
     fewest = min(r for n in LINKS for r in RANKS if room(n, r) >= USERS and sum(seconds(n, r)) * RATE <= 1)
     assert ranks == fewest, f"That works, but {fewest} GPUs are enough."
@@ -53,15 +53,16 @@ def plan(answer):
         {
             cache / 1e9: f"That is the cache of all {ranks} GPUs; each has its own heads of keys.",
             8 * cache / ranks / 1e9: "Llama 3 70B has 8 heads of keys for its 64 heads of queries.",
-            cache / ranks / 2**30: "These are GiB; memory is sold in GB of 10⁹ bytes.",
+            cache / ranks / 2**30: "That is in GiB; memory is sold in GB of 10⁹ bytes.",
         },
     )
     near(
         milliseconds,
         1e3 * step,
         {
-            1e3
-            * seconds(name, ranks)[0]: "That is what each GPU reads; 161 sums and a gather take time, too.",
+            1e3 * seconds(name, ranks)[0]: (
+                "That is what each GPU reads; 161 sums and a gather also take time."
+            ),
             1e3 / RATE: "That is the limit. How long does the step really take?",
         },
     )
@@ -78,11 +79,14 @@ def first_token(answer):
         {
             "A": "Longer decode steps would delay later tokens, and those come as before.",
             "B": "Without pages, requests that decode would be preempted, and later tokens would wait.",
-            "D": "The prefill server writes the first token before the cache moves: a link delays the next.",
+            "D": (
+                "The prefill server writes the first token before the cache moves, so a slow link delays "
+                "only the next."
+            ),
             "E": "No server does both, and a pause in decoding would delay later tokens, not the first.",
         },
     )
-    return "A server that is busy 80 % of the time is now busy 95 %, and the queue grows with 1/(1 − RD)."
+    return "A server that was busy 80 % of the time is now busy 95 %, and the queue grows with 1/(1 − RD)."
 
 
 @exercise
@@ -119,8 +123,10 @@ def at_half_peak(answer):
             round(printed)
             / 2: "Half of the printed number still has b = 22; the model's matrices make 25.5.",
             2 * right: "The matrices are right, but the GPUs compute at half their peak.",
-            4 * right: "Slower GPUs take longer to compute, so a slower link is enough.",
-            right / 8: "Eight GPUs compute together.",
+            4 * right: (
+                "That goes the wrong way: slower GPUs take longer to compute, so a slower link is enough."
+            ),
+            right / 8: "That is for one GPU; eight compute together.",
         },
     )
     return f"{right:.1f} GB/s: with slower GPUs and larger matrices, moving pays on slower links."
@@ -137,9 +143,11 @@ def largest_batch(answer):
         right,
         {
             right // 8: "Grouped queries share 8 heads of keys, and each of eight ranks holds one of them.",
-            inference.largest_batch(part, 8192, capacity): "A tenth of the memory stays free.",
+            inference.largest_batch(part, 8192, capacity): (
+                "That fills all of the memory; a tenth stays free."
+            ),
             USED * capacity // one: "The weights need room, too: an eighth of them on each rank.",
-            2 * right: "An element of the cache takes two bytes.",
+            2 * right: "That is a factor of two off: an element of the cache takes two bytes.",
         },
     )
     return f"{right} sequences; with 64 heads of keys in the cache it would be {right // 8}."
@@ -165,12 +173,12 @@ def more_at_once(answer):
         {
             "A": f"64 sequences that fill the pool make {full.intensity:.0f} FLOPs a byte, far below the "
             f"ridge of {hardware.ridge('h100'):.0f}.",
-            "B": "The queue delays first tokens, and the mean time of a later token does not count it.",
-            "C": f"All 512 pages together are read in {cache:.1f} ms, however many requests share them.",
+            "B": "The queue delays first tokens; it does not count in the mean time of later ones.",
+            "C": f"Reading all 512 pages takes {cache:.1f} ms, however many requests share them.",
             "E": "The new prompts are the same 12,000 tokens in every run. Which tokens are the others?",
         },
     )
-    return "Requests lose their pages, wait, and are computed again: admit only as many as can finish."
+    return "Requests lose their pages, wait, and are recomputed: admit only as many as can finish."
 
 
 @exercise
@@ -189,7 +197,8 @@ def pages(answer):
         },
     )
     return (
-        f"{paged - reserved:.0f} more: {paged:.0f} instead of {reserved:.0f}, whose memory is mostly empty."
+        f"{paged - reserved:.0f} more: {paged:.0f} instead of {reserved:.0f}, whose reservations are "
+        "mostly empty."
     )
 
 
@@ -202,13 +211,13 @@ def gigabits(answer):
         answer,
         right,
         {
-            right / 8: "These are gigabytes; a link is sold by bits.",
+            right / 8: "That is in gigabytes; a link is sold by bits.",
             2 * right: "The GPU reaches half of its peak, so computing takes twice as long.",
             right / 4: "Llama 2 7B does not share heads of keys: it has 32.",
-            right / 2: "A cache has keys and values, of two bytes an element.",
+            right / 2: "That is a factor of two off: a cache has keys and values, two bytes an element.",
         },
     )
-    return f"{right:.0f} Gbit/s: over 100 Gbit/s, this cache is better computed again."
+    return f"{right:.0f} Gbit/s: over 100 Gbit/s, it is faster to recompute this cache."
 
 
 @exercise
@@ -220,9 +229,9 @@ def two_texts(answer):
         "E",
         {
             "A": "Greedy decoding takes the largest logit and draws no random number.",
-            "B": "Another request's keys would change the text in float32, too, and not only near a tie.",
-            "C": "Nothing was preempted; and what is computed again is the same, up to rounding.",
-            "D": "A token that attended to padding would see it in float32, too, and not only near a tie.",
+            "B": "Another request's keys would change the text in float32 too, and not only near a tie.",
+            "C": "Nothing was preempted, and what is recomputed is the same, up to rounding.",
+            "D": "A token that attended to padding would do so in float32 too, and not only near a tie.",
         },
     )
     return "Sums in another order are rounded differently, and a near tie in 16 bits goes the other way."
@@ -240,7 +249,7 @@ def latent(answer):
             1 - 0.933: "That is the printed number; it compares 6 bits with 16.",
             right / 8: "That is one rank. Eight divide the heads of keys, but which of them has the latent?",
             right * 6 / 16: "Both caches have 16 bits an element here.",
-            1 / right: "Turn the fraction around.",
+            1 / right: "That is the inverse: turn the fraction around.",
         },
     )
-    return f"{right:.2f} times as much: heads can be divided among ranks, a latent cannot."
+    return f"{right:.2f} times as much: heads can be divided among ranks, but a latent cannot."

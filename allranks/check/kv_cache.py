@@ -21,17 +21,19 @@ def window(answer):
             where = f"With a window of {rows}, at position {position}"
             right = tokens[max(0, position + 1 - rows) : position + 1]
             assert torch.is_tensor(read) and read.ndim == 2, (
-                f"{where}, return the rows to read: a tensor (tokens, 3), not {type(read).__name__}."
+                f"{where}, return the rows to read, a tensor (tokens, 3); got {type(read).__name__}."
             )
-            assert not read.isnan().any(), f"{where}, a row is read that was never written."
-            assert len(read) <= rows, f"{where}, {len(read)} rows are read: old tokens have left the window."
+            assert not read.isnan().any(), f"{where}, a row is read before it was ever written."
+            assert len(read) <= rows, (
+                f"{where}, {len(read)} rows are read, but old tokens have left the window."
+            )
             written = (buffer == token).all(1).sum()
             assert written, f"{where}, `buffer` does not contain the new token: write it in place."
             ordered = read[read[:, 0].argsort()]
             assert torch.equal(ordered, right), (
-                f"{where}, the rows are not the last {len(right)} tokens: which one may be overwritten?"
+                f"{where}, the rows are not the last {len(right)} tokens: which row may be overwritten?"
             )
-    return "The oldest token leaves its row to the newest, and nothing else moves."
+    return "The newest token takes the row of the oldest, and nothing else moves."
 
 
 @exercise
@@ -46,8 +48,8 @@ def absorption(answer):
     with FlopCounterMode(display=False) as counter:
         scores = answer(query, up_key, latents)
     assert torch.is_tensor(scores) and scores.shape == (heads, tokens), (
-        f"The scores have the shape ({heads}, {tokens}): one for each head and token;"
-        f" not {getattr(scores, 'shape', scores)}."
+        f"The scores have shape {getattr(scores, 'shape', scores)}; expected ({heads}, {tokens}), one for "
+        "each head and token."
     )
     assert torch.allclose(scores, (keys @ query[..., None])[..., 0], atol=1e-4), (
         "Those are not the products of each head's query with its keys, `up_key @ latent`."
@@ -55,10 +57,10 @@ def absorption(answer):
     least, plain = 2 * heads * latent * (width + tokens), 2 * heads * width * tokens * (latent + 1)
     used = counter.get_total_flops()
     assert used <= least, (
-        f"The scores are right, but took {used:,} FLOPs, as keys of all tokens do ({plain:,}):"
-        f" {least:,} are enough. Which product comes first?"
+        f"The scores are right, but took {used:,} FLOPs, as making all keys does ({plain:,}); {least:,} "
+        "are enough. Which product comes first?"
     )
-    return f"{used:,} FLOPs instead of {plain:,}: no key was made."
+    return f"{used:,} FLOPs instead of {plain:,}: no keys were computed."
 
 
 @exercise
@@ -71,8 +73,10 @@ def largest_batch(answer):
     is_filled(answer)
     assert answer != capacity // a_sequence, "The weights need room too: 2 bytes for each parameter."
     free = capacity - 2 * parameters(LLAMA)
-    assert answer != free // every_head, "Keys and values have 8 heads here, not 32."
+    assert answer != free // every_head, "Keys and values have only 8 heads here, not 32."
     assert answer != free // (a_sequence // 2), "Keys and values are two tensors: a cache is twice as large."
-    assert not right < answer <= right + 1, f"{answer:g} sequences just miss: round down."
-    assert answer == right, f"{answer:g} is not it: what is left beside the weights, over a sequence's cache?"
+    assert not right < answer <= right + 1, f"{answer:g} sequences do not quite fit: round down."
+    assert answer == right, (
+        f"{answer:g} is not right: how much memory do the weights leave, and how much does a sequence need?"
+    )
     return f"{right}: {free / 1e9:.1f} GB are free, and a sequence needs {a_sequence / 1e9:.2f} GB."

@@ -30,22 +30,23 @@ def noise_scale(answer):
         found = float(answer([g.clone() for g in gradients], size))
         biased = local - mean.square().sum().item()
         hints = {
-            biased / mean.square().sum().item(): "that is still the function of the exercise",
-            right
-            / size: f"one gradient is a mean of {size} examples, and the noise of one example is larger",
-            right * (count - 1) / count: "a sample variance divides by one less than there are samples",
+            biased / mean.square().sum().item(): "that is still the function given in the exercise",
+            right / size: f"each gradient is a mean of {size} examples; one example is noisier",
+            right * (count - 1) / count: "a sample variance divides by the number of samples minus one",
             biased * count / (count - 1) * size / mean.square().sum().item(): (
                 "the mean's own squared length still contains noise"
             ),
         }
         for value, hint in hints.items():
             assert not math.isclose(found, value, rel_tol=1e-3), (
-                f"With {count} gradients of {size} examples: {found:.3g} instead of {right:.3g}; {hint}."
+                f"With {count} gradients of {size} examples, you get {found:.3g} instead of {right:.3g}: "
+                f"{hint}."
             )
         assert math.isclose(found, right, rel_tol=1e-3), (
-            f"With {count} gradients of {size} examples, {batch} in all: {found:.3g} instead of {right:.3g}."
+            f"With {count} gradients of {size} examples, {batch} in all, you get {found:.3g}; expected "
+            f"{right:.3g}."
         )
-    return "The noise scale of a step, from micro-batches alone."
+    return "This is the noise scale of a step, from micro-batches alone."
 
 
 def _pieces(flat):
@@ -75,22 +76,22 @@ def lars_steps(answer):
         right = 0.1 * w.norm() / g.norm() * g
         found = [steps[which] for steps, *_ in ranks]
         held = sum(t.numel() for t in found)
-        assert held == a * b, f"Tensor {which} has {a * b} elements, and the ranks' steps have {held}."
+        assert held == a * b, f"Tensor {which} has {a * b} elements, but the ranks' steps have {held}."
         off = (torch.cat(found) - right).norm() / right.norm()
         assert off < 1e-4, (
-            f"The steps of tensor {which} on all ranks are off by {off:.0%}: a length is that of the whole"
-            " tensor, and squares add over ranks where lengths do not."
+            f"The steps of tensor {which} on all ranks are off by {off:.0%}: each length is the whole "
+            "tensor's; squares add up over ranks, lengths do not."
         )
         start += a * b
     _, nbytes, calls, _ = ranks[0]
     assert sum(calls.values()) == 1, (
-        f"The steps are right, and took {sum(calls.values())} collectives; one is enough."
+        f"The steps are right, but took {sum(calls.values())} collectives; one is enough."
     )
     least = 2 * len(SIZES) * weights.itemsize
     assert sum(nbytes.values()) <= least, (
-        f"The steps are right, and a message of {sum(nbytes.values())} bytes was sent; {least} are enough."
+        f"The steps are right, but a message has {sum(nbytes.values())} bytes; {least} are enough."
     )
-    return f"Whole lengths from pieces, for {least} bytes in one call."
+    return f"Whole lengths from pieces, with one call of {least} bytes."
 
 
 @exercise
@@ -105,10 +106,10 @@ def ranks(answer):
         "That is the batch; how many ranks compute it, 5 sequences each?"
     )
     assert abs(answer - right * (1 + EXTRA)) > 0.5, (
-        "Almost: the fewest examples are those of the smallest batch."
+        "Almost: only the smallest batch needs the fewest examples."
     )
     over = batches.examples(answer * OF_A_RANK, NOISE, 1) / NOISE - 1 if answer > 0 else -1
     assert abs(answer - right) < 0.5, (
-        f"With {answer:g} ranks the run consumes {over:.0%} more than the fewest."
+        f"With {answer:g} ranks the run consumes {over:.0%} more than the fewest examples."
     )
     return "100 ranks, each 80 % efficient."

@@ -26,7 +26,7 @@ def outer_step(answer):
         weights, new = answer(start.clone(), [end.clone() for end in ends], speed.clone(), rate, momentum)
         gradient, mean = expected.grad, torch.stack(ends).mean(0)
         assert not torch.allclose(weights, start + rate * gradient, atol=1e-5), (
-            "The weights move away from those of the ranks: the outer gradient is start minus mean."
+            "The weights move away from the ranks' weights: check the sign of the outer gradient."
         )
         assert rate == 1 or not torch.allclose(weights, mean, atol=1e-5), (
             "That is the plain average; the outer learning rate is 0.7."
@@ -34,15 +34,15 @@ def outer_step(answer):
         if momentum:
             plain = start - rate * (momentum * speed + gradient)
             assert not torch.allclose(weights, plain, atol=1e-5), (
-                "That is momentum without Nesterov's look ahead: one more step along the new momentum."
+                "That is momentum without Nesterov's look-ahead, one more step along the new momentum."
             )
             assert torch.allclose(new, momentum * speed + gradient, atol=1e-5), (
-                "The new momentum is not momentum · speed + gradient."
+                "The new momentum is wrong; expected momentum · speed + gradient."
             )
         assert torch.allclose(weights, expected, atol=1e-5), (
-            f"With rate {rate} and momentum {momentum} the weights are not those of torch.optim.SGD."
+            f"With rate {rate} and momentum {momentum} the weights differ from torch.optim.SGD's."
         )
-    return "The outer step of DiLoCo, as torch.optim.SGD takes it."
+    return "This is DiLoCo's outer step, exactly as torch.optim.SGD takes it."
 
 
 @exercise
@@ -50,9 +50,11 @@ def gbits(answer):
     """`answer`: Gbit/s on average for 70 billion parameters in 4 bits, once in 50 steps of 5 s."""
     right = local_updates.bits_per_step(PARAMETERS, BITS, EVERY) / STEP / 1e9
     is_filled(answer)
-    assert abs(answer - right / 8) > 0.01, "These are gigabytes a second."
-    assert abs(answer - right * 4) > 0.1, "These would be 16 bits a parameter."
-    assert abs(answer - right * EVERY) > 1, "That is once in every step."
-    assert abs(answer - right * STEP) > 0.1, "That is Gbit a step; a step takes 5 s."
-    assert abs(answer - right) < 0.02, f"{answer:g} is not it: bits of all parameters, over 50 steps of 5 s."
-    return f"{right:.2f} Gbit/s, where data parallelism in 16 bits needs 224."
+    assert abs(answer - right / 8) > 0.01, "That is in gigabytes a second; give gigabits."
+    assert abs(answer - right * 4) > 0.1, "That is with 16 bits a parameter; here there are 4."
+    assert abs(answer - right * EVERY) > 1, "That is for sending at every step."
+    assert abs(answer - right * STEP) > 0.1, "That is Gbit per step; a step takes 5 s."
+    assert abs(answer - right) < 0.02, (
+        f"{answer:g} is not right: how many bits are sent, and in how many seconds?"
+    )
+    return f"{right:.2f} Gbit/s; data parallelism in 16 bits needs 224."

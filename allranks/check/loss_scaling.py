@@ -42,10 +42,10 @@ def decide(answer):
             is_returned(got)
             assert tuple(got) == after, (
                 f"With scale {before[0]:g}, {before[1]} good steps and an interval of {interval}, a step "
-                f"{'without' if finite else 'with'} infinities leads GradScaler to scale {after[0]:g} and "
-                f"{after[1]} good steps, you to {got[0]:g} and {got[1]}."
+                f"{'without' if finite else 'with'} infinities takes GradScaler to scale {after[0]:g} and "
+                f"{after[1]} good steps; yours goes to {got[0]:g} and {got[1]}."
             )
-    return "60 steps, the scale and the count of GradScaler after each of them."
+    return "Scale and count are GradScaler's after each of 60 steps."
 
 
 @exercise
@@ -64,9 +64,10 @@ def agreed(answer):
         for opinions, got in zip(cases, answers, strict=True):
             is_returned(got)
             assert bool(got) == all(opinions), (
-                f"Four ranks say {', '.join(map(str, opinions))}; rank {rank} decides {got}."
+                f"When four ranks say {', '.join(map(str, opinions))}, rank {rank} decides {got}; all "
+                "must be finite to step."
             )
-    return "One decision on all ranks, also on those that knew it already."
+    return "All ranks decide alike, even those that already knew."
 
 
 @exercise
@@ -86,11 +87,14 @@ def average(answer):
         results = launch(on_rank, world_size=world_size, timeout=SECONDS)
         for rank, on_this in enumerate(results):
             for value, t, nbytes in on_this:
-                assert t.dtype == torch.float16, f"The tensor has become {str(t.dtype)[6:]}."
-                assert nbytes, "The ranks have not talked to each other."
-                assert nbytes <= 16, f"8 elements took {nbytes} bytes; in fp16 they have 16."
+                assert t.dtype == torch.float16, (
+                    f"The tensor has become {str(t.dtype)[6:]}; expected float16."
+                )
+                assert nbytes, "The ranks did not communicate."
+                assert nbytes <= 16, f"Sending 8 elements took {nbytes} bytes; in fp16 they have 16."
                 got = t[0].item()
                 assert abs(got / value - 1) < 0.01, (
-                    f"{world_size} ranks with {value:.3g} each: rank {rank} holds {got:.3g} as their mean."
+                    f"With {value:.3g} on each of {world_size} ranks, rank {rank} gets {got:.3g} as their "
+                    "mean."
                 )
     return "Neither 20000 nor 2⁻²¹ is lost, on 4 ranks and on 16."

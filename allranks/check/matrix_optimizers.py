@@ -26,17 +26,23 @@ def on_columns(answer):
         return found.float(), counted.bytes.total(), dict(counted.calls), alone
 
     ranks = launch(on_rank, world_size=RANKS, backend="gloo")
-    assert not ranks[0][3], "Each rank has orthonormalised its own columns: none of them saw the others."
+    assert not ranks[0][3], "Each rank orthonormalised its own columns without seeing the others."
     shape = tuple(ranks[0][0].shape)
-    assert shape == (ROWS, COLUMNS // RANKS), f"A rank returns {shape}; it holds {(ROWS, COLUMNS // RANKS)}."
+    assert shape == (ROWS, COLUMNS // RANKS), (
+        f"A rank returns shape {shape}; expected {(ROWS, COLUMNS // RANKS)}, its part."
+    )
     found = torch.cat([part for part, *_ in ranks], dim=1)
     apart = (found - expected).norm() / expected.norm()
-    assert apart < 0.1, f"The columns together are {apart:.0%} off. Of what is a rank's term only a part?"
+    assert apart < 0.1, (
+        f"Together the columns are off by {apart:.0%}. Which product does a rank compute only in part?"
+    )
     _, sent, calls, _ = ranks[0]
-    assert set(calls) == {"all_reduce"}, f"Right, but it sends {', '.join(sorted(calls))}: sums are enough."
+    assert set(calls) == {"all_reduce"}, (
+        f"The result is right, but it uses {', '.join(sorted(calls))}; sums are enough."
+    )
     most = 4 * (5 * ROWS * ROWS + 1)
-    assert sent <= most, f"Right, but its messages have {sent} bytes; {most} are enough."
-    return "Six sums, and no rank has seen the matrix."
+    assert sent <= most, f"The result is right, but its messages have {sent} bytes; {most} are enough."
+    return "Six sums are enough, and no rank sees the whole matrix."
 
 
 @exercise
@@ -45,6 +51,8 @@ def bound(answer):
     is_filled(answer)
     assert abs(answer - 1.25) > 0.005, "That is for gradients and weights in four bytes."
     assert abs(answer - 1.75) > 0.005, "That gathers the momentum in more bytes than Newton–Schulz reads."
-    assert abs(answer - 0.75) > 0.005, "Beside AdamW in four bytes; AdamW sends two here, as well."
-    assert abs(answer - 1.5) < 0.005, f"{answer:g} is not it: AdamW sends two messages, Muon three."
-    return "1.5: the less the rest sends, the more the gather counts."
+    assert abs(answer - 0.75) > 0.005, "That compares with AdamW in four bytes; here AdamW sends two as well."
+    assert abs(answer - 1.5) < 0.005, (
+        f"{answer:g} is not right: how many messages does AdamW send, and how many does Muon?"
+    )
+    return "1.5: the less everything else sends, the more the gather matters."

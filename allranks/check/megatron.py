@@ -50,19 +50,19 @@ def gated(answer):
     expected = _run(_gated_mlp)
     for rank, (y, gradient, forward, backward) in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
         assert y.shape == expected[0].shape, (
-            f"Rank {rank} returns {tuple(y.shape)}, not {tuple(expected[0].shape)}."
+            f"Rank {rank} returns shape {tuple(y.shape)}; expected {tuple(expected[0].shape)}."
         )
-        assert torch.allclose(y, expected[0], atol=1e-5), f"Rank {rank}'s output is not that of one process."
+        assert torch.allclose(y, expected[0], atol=1e-5), f"Rank {rank}'s output differs from one process's."
         assert torch.allclose(gradient, expected[1], rtol=1e-4, atol=1e-5), (
-            f"The output is right, but rank {rank}'s gradient of x is not: "
-            "each rank uses x in its own way, so the gradients have to be summed, once."
+            f"The output is right, but rank {rank}'s gradient of x is not: each rank uses x in its own "
+            "way, so the gradients have to be summed once."
         )
         for name, calls in (("forward", forward), ("backward", backward)):
             assert calls.total() == 1, (
-                f"The numbers are right, with {calls.total()} collectives {name}; one is enough. "
-                "What do the two matrices that read x have in common?"
+                f"The numbers are right, but take {calls.total()} collectives {name}; one is enough. What "
+                "do the two matrices that read x have in common?"
             )
-    return "Output and gradient of one process, with one all-reduce forward and one backward."
+    return "Output and gradient equal one process's, with one all-reduce forward and one backward."
 
 
 @exercise
@@ -77,5 +77,7 @@ def megabytes_sent(answer):
         (model.layers, "That is the whole model; the question is about one layer."),
     ):
         assert abs(answer / (expected * factor) - 1) > 0.01, hint
-    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not 8bsh(t−1)/t elements of two bytes."
+    assert abs(answer / expected - 1) <= 0.01, (
+        f"{answer:g} MB is not right: how many all-reduces does a layer need, and how large is each?"
+    )
     return f"{expected:.0f} MB, from each rank, for each layer and sequence."

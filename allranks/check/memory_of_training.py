@@ -24,10 +24,12 @@ def parameters_that_fit(answer):
         "That many can be loaded, in 2 bytes each, but not trained."
     )
     assert abs(answer / (DEVICE / 4e9) - 1) > 0.01, (
-        "Those are weights and gradients: Adam has states as well."
+        "That counts only weights and gradients; Adam has states as well."
     )
-    assert abs(answer / (DEVICE / 12e9) - 1) > 0.01, "Those are Adam's states: what they update counts too."
-    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} billion parameters take {16 * answer:g} GB."
+    assert abs(answer / (DEVICE / 12e9) - 1) > 0.01, "That counts only Adam's states; add what they update."
+    assert abs(answer / expected - 1) <= 0.01, (
+        f"{answer:g} billion parameters take {16 * answer:g} GB; the device has another size."
+    )
     return f"{expected:g} billion, and not a byte is left for activations."
 
 
@@ -58,7 +60,7 @@ def largest_batch(answer):
     for batch in given:
         is_returned(batch)
     assert all(isinstance(batch, int) and batch > 0 for batch in given), (
-        f"A number of pictures is a whole one, of at least 1: not {given}."
+        f"Return a whole number of pictures, at least 1; got {given}."
     )
     assert all(batch * 1e5 < capacity for batch, capacity in zip(given, CAPACITIES, strict=True)), (
         "That would be less than 0.1 MB for each picture: measure what one more takes."
@@ -67,8 +69,8 @@ def largest_batch(answer):
     (peaks,) = launch(on_rank, batches, world_size=1, timeout=SECONDS)
     for capacity, batch, held, with_one_more in zip(CAPACITIES, given, peaks[::2], peaks[1::2], strict=True):
         case = f"With {capacity / 1e6:g} MB and a batch of {batch}"
-        assert held <= capacity, f"{case}, {held / 1e6:.2f} MB are held: that does not fit."
-        assert with_one_more > capacity, f"{case}, one more picture would fit as well."
+        assert held <= capacity, f"{case}, {held / 1e6:.2f} MB are held, which does not fit."
+        assert with_one_more > capacity, f"{case}, one more picture would fit."
     return f"{', '.join(map(str, given))} pictures: measured on a rank, they fit, and one more does not."
 
 
@@ -76,7 +78,7 @@ def largest_batch(answer):
 def layout(answer):
     """`answer`: zero_stage and recomputation with which eight devices of 80 GB train Llama-2-7B."""
     assert isinstance(answer, dict) and set(answer) == {"zero_stage", "recomputation"}, (
-        "A layout is a dictionary with `zero_stage` and `recomputation`."
+        "Give a layout: a dictionary with `zero_stage` and `recomputation`."
     )
     for part in answer.values():
         is_filled(part, "a stage and a recomputation")
@@ -89,8 +91,10 @@ def layout(answer):
     chosen = held(**answer)
     part = max(("states", "activations"), key=lambda part: getattr(chosen, part))
     most = getattr(chosen, part) / 1e9
-    assert chosen.total <= DEVICE, f"{chosen.total / 1e9:.0f} GB on each device, {most:.0f} GB of it {part}."
+    assert chosen.total <= DEVICE, (
+        f"It needs {chosen.total / 1e9:.0f} GB on each device, {most:.0f} GB of it for {part}."
+    )
     less = {**answer, "zero_stage": max(0, answer["zero_stage"] - 1)}
     if less != answer and held(**less).total <= DEVICE:
-        return f"{chosen.total / 1e9:.0f} GB. A stage less would do, and stage 3 sends 50 % more."
-    return f"{chosen.total / 1e9:.0f} GB, and with one stage less it would not fit."
+        return f"{chosen.total / 1e9:.0f} GB. A lower stage would do, and stage 3 sends 50 % more."
+    return f"{chosen.total / 1e9:.0f} GB, and one stage lower it would not fit."

@@ -62,10 +62,10 @@ def predicted(answer):
     for text, counted in launch(on_rank, world_size=4, timeout=SECONDS)[0].items():
         for direction, predicted, counts in zip(("forward", "backward"), answer[text], counted, strict=True):
             if predicted != counts:
-                wrong.append(f"{text}, {direction}: counted {counts}, not {predicted}")
+                wrong.append(f"{text}, {direction}: counted {counts}, predicted {predicted}")
     assert not wrong, (
-        f"{wrong[0]}{f', and {len(wrong) - 1} more' if wrong[1:] else ''}. "
-        "Which of Y, ∂X and ∂W of each product does not have the dim that is cut?"
+        f"{wrong[0]}{f', and {len(wrong) - 1} more' if wrong[1:] else ''}. Which of Y, ∂X and ∂W of each "
+        "product lacks the dim that is cut?"
     )
     return f"Counted on four ranks, under all {len(answer)} layouts."
 
@@ -79,13 +79,15 @@ def budget(answer):
         assert dim in ("batch", "io", "hidden"), f"The MLP has no dim {dim}."
         assert axis in AXES, f"The mesh has no axis {axis}."
     *_, held, work, sent = launch(_mlp, rules, world_size=4, timeout=SECONDS)[0]
-    assert work <= 0.25, f"A rank does {work:g} of the multiplying: one axis at least cuts nothing."
-    assert held <= MOST_HELD, f"A rank holds {held:,} bytes of the matrices, not at most {MOST_HELD:,}."
-    assert sent <= MOST_SENT, (
-        f"A rank sends {sent:,.0f} bytes, not at most {MOST_SENT:,}. "
-        "Which of the three tensors of a product is the largest, and which dim is missing in it?"
+    assert work <= 0.25, f"A rank does {work:g} of the multiplications: at least one axis cuts nothing."
+    assert held <= MOST_HELD, (
+        f"A rank holds {held:,} bytes of the matrices; at most {MOST_HELD:,} are allowed."
     )
-    return f"A quarter of the work, {held:,} bytes held and {sent:,.0f} sent."
+    assert sent <= MOST_SENT, (
+        f"A rank sends {sent:,.0f} bytes; at most {MOST_SENT:,} are allowed. Which of the three tensors "
+        "of a product is the largest, and which dim does it lack?"
+    )
+    return f"Each rank does a quarter of the work, holds {held:,} bytes and sends {sent:,.0f}."
 
 
 def _rms(x):
@@ -120,11 +122,11 @@ def norm(answer):
     for found in launch(on_rank, world_size=4, timeout=SECONDS):
         for text, (output, gradient) in found.items():
             assert output, (
-                f"Under {text or 'a layout that cuts nothing'!r} the result is not that of one process: "
+                f"Under {text or 'a layout that cuts nothing'!r} the result differs from one process's: "
                 "what has to be summed over all of io?"
             )
             assert gradient, (
-                f"Under {text!r} the result is right and the gradient is not: each rank uses "
-                "the sum for its own part of io, and einsum has to know of it."
+                f"Under {text!r} the result is right but the gradient is not: each rank uses the sum for "
+                "its own part of io, and einsum has to know that."
             )
-    return f"Result and gradient of one process under {len(texts)} layouts."
+    return f"Result and gradient equal one process's under {len(texts)} layouts."

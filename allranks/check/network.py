@@ -34,21 +34,25 @@ def two_level(answer):
         where = f"With {nodes} nodes of {g} ranks"
         for rank, (total, across) in enumerate(results):
             is_returned(total)
-            assert torch.equal(total, expected), f"{where}, the sum on rank {rank} is not that of all ranks."
+            assert torch.equal(total, expected), (
+                f"{where}, the sum on rank {rank} is not the sum over all ranks."
+            )
             most = 24 * 8 // g
             assert sum(across) == most, (
                 f"{where}, rank {rank} reduces {sum(across)} bytes between the nodes; {most} are enough."
             )
-    return "The sum of all ranks, and between the nodes a g-th of the bytes on each rank."
+    return "The sum is right, and each rank sends only a g-th of the bytes between the nodes."
 
 
 @exercise
 def hosts(answer):
     """`answer` is how many hosts a fat tree of 64-port switches connects."""
     is_filled(answer)
-    assert answer != PORTS**2 // 2, "That is what two levels reach; the tree has three."
+    assert answer != PORTS**2 // 2, "That is what two levels connect; the tree has three."
     expected = topology.fat_tree(PORTS).hosts
-    assert answer == expected, "Not that many: there are k pods, each with k/2 edge switches of k/2 hosts."
+    assert answer == expected, (
+        f"{answer:g} is not right: how many pods are there, and how many hosts does a pod have?"
+    )
     return f"64³/4 = {expected:,} hosts."
 
 
@@ -58,8 +62,10 @@ def leaving(answer):
     is_filled(answer)
     everything = POD * LINK / 1e9
     assert abs(answer / everything - 1) > 0.01, (
-        "That is what the GPUs could send; only a seventh of it leaves the pod."
+        "That is what the GPUs could send; only a part of it leaves the pod."
     )
     expected = everything / OVERSUBSCRIPTION
-    assert abs(answer / expected - 1) < 0.01, "3,072 GPUs, 50 GB/s each, divided by 7."
-    return f"{expected:,.0f} GB/s, 7.1 for each GPU if all send out of the pod at once."
+    assert abs(answer / expected - 1) < 0.01, (
+        f"{answer:g} GB/s is not right: what could all GPUs send, and what does the oversubscription leave?"
+    )
+    return f"{expected:,.0f} GB/s, or 7.1 for each GPU if all send out of the pod at once."

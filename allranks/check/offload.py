@@ -15,10 +15,14 @@ def link(answer):
     traffic = memory.offload_traffic(PARAMETERS, microbatches=MICROBATCHES)
     right = traffic.link / 1e9
     is_filled(answer)
-    assert abs(answer - 52) > 0.5, "That is a step of one micro-batch: what leaves after each of the four?"
+    assert abs(answer - 52) > 0.5, (
+        "That is for a single micro-batch: what leaves the GPU after each of the four?"
+    )
     assert abs(answer - 4 * 52) > 0.5, "Gradients leave four times, but weights change only once a step."
-    assert abs(answer - right * 1e9) > 1, "In bytes that is right; the question asks for gigabytes."
-    assert abs(answer - right) < 0.5, f"{answer:g} GB is not it: count what leaves, and what comes back."
+    assert abs(answer - right * 1e9) > 1, "That is right in bytes; give it in gigabytes."
+    assert abs(answer - right) < 0.5, (
+        f"{answer:g} GB is not right: count what leaves the GPU and what comes back."
+    )
     return f"{right:.0f} GB: 4 × 26 leave and 26 come back."
 
 
@@ -36,16 +40,18 @@ def backward_in_tiles(answer):
 
         found = answer(gradient.clone(), fetch, tiles)
         longest = max((last - first for first, last in fetched), default=0)
-        assert longest, "Nothing was fetched: `fetch(first, last)` brings these rows of the weights."
+        assert longest, "Nothing was fetched: `fetch(first, last)` returns these rows of the weights."
         assert longest <= 12 // tiles, (
-            f"With {tiles} tiles, {longest} of 12 rows were on the device at once: fetch {12 // tiles}."
+            f"With {tiles} tiles, {longest} of 12 rows were on the device at once: fetch {12 // tiles} at "
+            "a time."
         )
         rows = sorted(row for first, last in fetched for row in range(first, last))
-        assert rows == list(range(12)), "Each row of the weights has to come once, and only once."
+        assert rows == list(range(12)), "Each row of the weights has to be fetched exactly once."
         assert torch.is_tensor(found) and found.shape == (7, 5), (
-            f"The input had the shape (7, 5), so its gradient has, not {getattr(found, 'shape', found)}."
+            f"The input's gradient has shape {getattr(found, 'shape', found)}; expected (7, 5), like the "
+            "input."
         )
         assert torch.allclose(found, gradient @ weight, atol=1e-5), (
-            "That is not `gradient @ weight`: every tile adds to the gradient of the same input."
+            "The result is not `gradient @ weight`: every tile adds to the gradient of the same input."
         )
-    return "Every tile adds its part, and no more than one is on the device."
+    return "Every tile adds its part, and at most one is on the device."

@@ -17,8 +17,12 @@ def tokens(answer):
     exact = ridge * h * f / (h * f - ridge * (h + f))
     share = answer * h * f / (answer * (h + f) + h * f) / ridge
     assert answer > 0, "A number of tokens is positive."
-    assert not 1.8 < answer / exact < 2.2, "A multiplication and an addition are two FLOPs."
-    assert not 0.45 < answer / exact < 0.55, "A number in bf16 has two bytes."
+    assert not 1.8 < answer / exact < 2.2, (
+        "That is about a factor of two off: a multiplication and an addition are two FLOPs."
+    )
+    assert not 0.45 < answer / exact < 0.55, (
+        "That is about a factor of two off: a number in bf16 has two bytes."
+    )
     assert abs(answer / exact - 1) < 0.05, (
         f"With {answer:g} tokens the intensity is {share:.2f} of the ridge: it should be 1."
     )
@@ -33,8 +37,10 @@ def rate(answer):
     assert abs(answer * UTILISATION / expected - 1) > 0.01, (
         "That is at the peak; this GPU reaches 40 % of it."
     )
-    assert abs(answer / expected / 3 - 1) > 0.01, "2N FLOPs are the forward; backward takes twice as many."
+    assert abs(answer / expected / 3 - 1) > 0.01, (
+        "2N FLOPs are the forward alone; backward takes twice as many."
+    )
     assert abs(answer / expected - 1) < 0.01, (
-        f"Not {answer:,.0f}: divide the FLOPs of a second by those of a token."
+        f"{answer:,.0f} is not right: how many FLOPs does a second have, and how many does a token need?"
     )
     return f"{expected:,.0f} tokens a second."

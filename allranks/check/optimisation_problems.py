@@ -13,7 +13,7 @@ def noise(answer):
     near(
         answer,
         right,
-        {2048: "At the noise scale a run takes twice the fewest steps; 3,000 are not twice 3,000."},
+        {2048: "At the noise scale a run takes twice the fewest steps: how many are the fewest?"},
     )
     return "1,024 examples, and no batch takes fewer than 2,000 steps."
 
@@ -42,12 +42,12 @@ def dense_again(answer):
         answer,
         right,
         {
-            500: "The dense gradients travel in two bytes, not four.",
-            125: "A dense gradient travels twice around the ring.",
-            1000: "An index takes four bytes, too.",
+            500: "That is with dense gradients in four bytes; they travel in two.",
+            125: "A dense gradient travels around the ring twice.",
+            1000: "That leaves out the indices, which take four bytes each.",
         },
     )
-    return "250 ranks; above them, a sparse gradient is the longer one."
+    return "250 ranks; on more, the sparse gradient sends more."
 
 
 @exercise
@@ -55,7 +55,14 @@ def low_rank(answer):
     """How many times fewer elements PowerSGD of rank 4 sends for 4096 × 11008."""
     sent = compression.power_sgd_elements([(4096, 11008)], 4)
     right = 4096 * 11008 / sent
-    near(answer, right, {4 * right: "Every factor has four columns.", 1 / right: "Turn the fraction around."})
+    near(
+        answer,
+        right,
+        {
+            4 * right: "That is for a rank of 1; here every factor has four columns.",
+            1 / right: "Turn the fraction around.",
+        },
+    )
     return f"{right:.0f} times fewer: {sent:,} elements."
 
 
@@ -69,10 +76,10 @@ def alone(answer):
         right,
         {
             80: "A step takes 0.8 s, so the link has 1.6 Gbit for each.",
-            12.5: "These are gigabytes; the link counts bits.",
+            12.5: "That counts gigabytes; a link is rated in bits.",
         },
     )
-    return "100 steps, if the link is never idle: with fragments and overlap."
+    return "100 steps, if fragments and overlap keep the link busy all the time."
 
 
 @exercise
@@ -84,11 +91,11 @@ def kept(answer):
         right,
         {
             20: "That is without the outer optimizer.",
-            25: "Beside the copy there is the outer momentum.",
-            240: "The eight ranks share the states.",
+            25: "That counts the copy but not the outer momentum.",
+            240: "That is without sharding; the eight ranks share the states.",
         },
     )
-    return "30 GB, 50 % more than without."
+    return "30 GB, 50 % more than without the outer optimizer."
 
 
 @exercise
@@ -99,11 +106,11 @@ def server(answer):
         answer,
         right,
         {
-            24: "A worker that serves a slice sends more than the weights once.",
+            24: "That assumes a worker sends the weights once; one that serves a slice sends more.",
             12: "Almost: 2(p − 1)/p is not 2.",
         },
     )
-    return f"{right:.1f} times, and it grows with every worker."
+    return f"{right:.1f} times, which grows with every worker."
 
 
 @exercise
@@ -118,7 +125,7 @@ def stale(answer):
             parameter_server.largest_rate(
                 4
             ): "That is the rate times the curvature; fresh gradients may have 2.",
-            1 / 5: "Staleness costs more than the number of workers.",
+            1 / 5: "That is one over the workers; staleness costs more than that.",
         },
     )
     return f"{right:.2f}: five workers push five times as often, at a sixth of the rate."
@@ -133,7 +140,7 @@ def repeated(answer):
         right,
         {
             right / 64: "That is without repeating: each rank does all of it for a 64th of the tokens.",
-            right / 100: "As a share that is right; the question asks for percent.",
+            right / 100: "That is right as a share; give it in per cent.",
         },
     )
     return f"{right:.1f} %; with owners it would be {right / 64:.2f} %."
@@ -149,9 +156,9 @@ def top_k(answer):
         right,
         {
             dense: "That is the dense all-reduce.",
-            right - 0.1: "Compressing takes 0.1 s, too.",
-            0.1 + 0.001 * dense: "The lists of all ranks are gathered, with their indices.",
+            right - 0.1: "That leaves out compressing, which takes 0.1 s.",
+            0.1 + 0.001 * dense: "That is for one rank's list; the lists of all ranks are gathered.",
             0.1 + 0.064 * dense: "An index of four bytes comes with each value of two.",
         },
     )
-    return f"{right:.2f} s instead of {dense:.2f} s; 100 steps alone would send 0.03 s a step."
+    return f"{right:.2f} s instead of {dense:.2f} s; with 100 local steps, sending would take 0.03 s a step."

@@ -36,27 +36,30 @@ def backward(answer):
     expected = dy @ weight, dy.T @ x
     for rank, (result, events) in enumerate(launch(on_rank, world_size=2, timeout=SECONDS)):
         is_returned(result, "two gradients")
-        assert isinstance(result, tuple | list) and len(result) == 2, "Return two gradients: of x, of weight."
+        assert isinstance(result, tuple | list) and len(result) == 2, (
+            "Return two gradients: that of x and that of weight."
+        )
         for name, found, right in zip(
             ("x", "weight"), result, (expected[0], expected[1].chunk(2)[rank]), strict=True
         ):
             is_returned(found, f"the gradient of {name}")
             assert torch.is_tensor(found), f"The gradient of {name} is not a tensor: did you call finish()?"
             assert found.shape == right.shape, (
-                f"Rank {rank}'s gradient of {name} is {tuple(found.shape)}, not {tuple(right.shape)}."
+                f"Rank {rank}'s gradient of {name} has shape {tuple(found.shape)}; expected "
+                f"{tuple(right.shape)}."
             )
             assert torch.allclose(found, right, atol=1e-5), (
-                f"Rank {rank}'s gradient of {name} is not that of one process."
+                f"Rank {rank}'s gradient of {name} differs from one process's."
             )
         assert events.count("all_reduce") == events.count("wait") == 1, (
-            "Start one sum with `start`, and wait for it once."
+            "Call `start` for one sum only, and wait for it once."
         )
         order = [event for event in events if event in ("product", "all_reduce", "wait")]
         assert order == ["product", "all_reduce", "product", "wait"], (
-            f"The gradients are right, and the order is {', '.join(order)}: nothing hides the sum. "
+            f"The gradients are right, but the order is {', '.join(order)}, so nothing hides the sum. "
             "Which product does not need it?"
         )
-    return "Gradients of one process; the sum runs beside the weight's product."
+    return "The gradients equal one process's, and the sum runs during the weight's product."
 
 
 @exercise
@@ -67,11 +70,11 @@ def exposed(answer):
     for wrong, hint in (
         (COMMUNICATION, "That is without pieces."),
         (COMMUNICATION - PRODUCT, "One of the eight products is computed before anything can be sent."),
-        (COMMUNICATION + PRODUCT - PRODUCT / RANKS, "That adds what is hidden instead of taking it off."),
+        (COMMUNICATION + PRODUCT - PRODUCT / RANKS, "That adds what is hidden instead of subtracting it."),
         (COMMUNICATION + PRODUCT / RANKS, "That is the whole step; exposed is what exceeds the products."),
     ):
         assert abs(answer - wrong) > 1e-6, hint
     assert abs(answer - right) < 1e-6, (
         f"{answer:g} ms is not right: how many transfers, beside how many products?"
     )
-    return f"{right:g} ms: seven transfers, beside seven of eight products."
+    return f"{right:g} ms: seven transfers run beside seven of the eight products."

@@ -33,17 +33,18 @@ def share(answer):
         return gradient, loss
 
     for gradient, loss in launch(on_rank, world_size=len(COUNTS), timeout=SECONDS):
-        assert loss.isfinite(), "A rank without a token that counts divides 0 by 0."
+        assert loss.isfinite(), "The loss is not finite: a rank without a token that counts divides 0 by 0."
         assert not torch.allclose(gradient, right / len(COUNTS), rtol=1e-3), (
-            f"The gradient is {len(COUNTS)} times too small: averaging divides by the ranks once more."
+            f"The gradient is {len(COUNTS)} times too small: averaging divides by the number of ranks "
+            "once more."
         )
         assert torch.allclose(gradient, right, rtol=1e-3), (
-            "The averaged gradient is not that of one process: a token should weigh the same on every rank."
+            "The averaged gradient differs from one process's: a token should weigh the same on every rank."
         )
         assert torch.allclose(loss, right.sum(), rtol=1e-3), (
-            "The gradient is right; the mean of the ranks' losses should be the loss of one process, too."
+            "The gradient is right; the mean of the ranks' losses should also be the loss of one process."
         )
-    return f"The gradient of one process, with {', '.join(map(str, COUNTS))} tokens on the four ranks."
+    return f"The gradient equals one process's, with {', '.join(map(str, COUNTS))} tokens on the four ranks."
 
 
 def _busiest():
@@ -58,9 +59,9 @@ def busiest(answer):
     """`answer`: the busiest of 16 ranks, in means, with one document of 65,536 tokens and 64 of 1,024."""
     slips = {
         8: "That is its share of the tokens. Pairs grow with the square of a document's length.",
-        16: "Almost: the 64 short documents have a few pairs, too.",
+        16: "Almost: the 64 short documents also have a few pairs.",
         1 / (1 + 1 / 64): "That is its share of all pairs; compare it with the mean of 16 ranks.",
         64: "That is its work compared with all the short documents together.",
     }
     near(answer, _busiest(), slips)
-    return f"{_busiest():.2f} times the mean: one rank has nearly all pairs, and 15 wait."
+    return f"{_busiest():.2f} times the mean: one rank has nearly all the pairs, and 15 wait."

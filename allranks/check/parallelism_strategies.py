@@ -27,7 +27,9 @@ def tokens(answer):
     expected = weights // (2 * LAYERS * 4 * HIDDEN)
     of_data = collectives.ring_all_reduce_bytes(weights, RANKS)
     assert _sent_with_tensor_slices(expected) == of_data
-    assert answer != 2 * expected, "A layer needs an all-reduce forward and another backward."
+    assert answer != 2 * expected, (
+        "That is for one all-reduce a layer; it needs one forward and one backward."
+    )
     more = "more" if _sent_with_tensor_slices(answer) > of_data else "less"
     assert answer == expected, (
         f"With {answer:g} tokens, tensor parallelism sends {_sent_with_tensor_slices(answer):,.0f} bytes: "
@@ -61,16 +63,16 @@ def read_in_parts(answer):
     for rank, (y, calls) in enumerate(launch(on_rank, world_size=RANKS, timeout=SECONDS)):
         assert isinstance(y, torch.Tensor), f"Rank {rank} returns {type(y).__name__}, not a tensor."
         assert y.shape == expected.shape, (
-            f"Rank {rank} returns {tuple(y.shape)}, not {tuple(expected.shape)}."
+            f"Rank {rank} returns shape {tuple(y.shape)}; expected {tuple(expected.shape)}."
         )
         assert not torch.allclose(y, late, rtol=1e-4, atol=1e-5), (
             "A sum of ReLUs is not the ReLU of the sum: what has to be summed, and when?"
         )
         assert torch.allclose(y, expected, rtol=1e-4, atol=1e-5), (
-            f"Rank {rank}'s output is not that of one process, after {calls} collectives."
+            f"Rank {rank}'s output differs from one process's, after {calls} collectives."
         )
-        assert calls == 1, f"The output is right, with {calls} collectives; one is enough."
-    return "The output of one process: the sum comes before the ReLU."
+        assert calls == 1, f"The output is right, but takes {calls} collectives; one is enough."
+    return "The output equals one process's: the sum comes before the ReLU."
 
 
 @exercise
@@ -96,21 +98,21 @@ def visit(answer):
     for rank, y in enumerate(found):
         assert isinstance(y, torch.Tensor), f"Rank {rank} returns {type(y).__name__}, not a tensor."
         assert y.shape == expected[rank].shape, (
-            f"Rank {rank} returns {tuple(y.shape)}, not {tuple(expected[rank].shape)}."
+            f"Rank {rank} returns shape {tuple(y.shape)}; expected {tuple(expected[rank].shape)}."
         )
     y = torch.stack(found)
 
     def is_(other):
         return torch.allclose(y, other, rtol=1e-4, atol=1e-5)
 
-    assert not is_(unrouted), "Token i visits expert i on every rank; on rank r it wants expert (i + r) % 4."
-    assert not is_(turned), "Token i of rank r visits expert (i − r) % 4: the order is turned the other way."
+    assert not is_(unrouted), "Token i visits expert i on every rank; on rank r it should visit (i + r) % 4."
+    assert not is_(turned), "Token i of rank r visits expert (i − r) % 4; expected (i + r) % 4."
     in_order_of_experts = torch.stack([expected[r].roll(r, 0) for r in range(RANKS)])
     assert not is_(in_order_of_experts), (
-        "Each token met its expert, but the outputs are in the order of the experts, not of the tokens."
+        "Each token met its expert, but the outputs come in the order of experts, not of tokens."
     )
     for rank in range(RANKS):
         assert torch.allclose(y[rank], expected[rank], rtol=1e-4, atol=1e-5), (
-            f"Rank {rank}'s outputs are not those of the experts (i + {rank}) % 4."
+            f"Rank {rank}'s outputs are not what experts (i + {rank}) % 4 return."
         )
-    return f"{RANKS * RANKS} tokens, each at its expert and back in its place."
+    return f"All {RANKS * RANKS} tokens reached their expert and came back to their place."

@@ -43,15 +43,17 @@ def aware(answer):
     hints = {
         "each gradient was applied at the full rate": lambda stale: 1,
         "a gradient that is one update late still counts in full": lambda stale: stale + 1,
-        "a gradient that is not stale keeps its rate": lambda stale: stale or float("inf"),
+        "a gradient that is not stale keeps the full rate": lambda stale: stale or float("inf"),
     }
     for hint, divisor in hints.items():
-        assert not torch.allclose(found, _replay(divisor), atol=1e-5), f"Not yet: {hint}."
+        assert not torch.allclose(found, _replay(divisor), atol=1e-5), (
+            f"The weights are not right yet: {hint}."
+        )
     right = _replay(lambda stale: max(1, stale))
     assert torch.allclose(found, right, atol=1e-5), (
-        f"The weights end at {found[0]:.3f}, and in one process at {right[0]:.3f}."
+        f"The weights end at {found[0]:.3f}; in one process they end at {right[0]:.3f}."
     )
-    return "The server knows how late each gradient is, and believes it less."
+    return "The server reduces the rate of each gradient by how late it is."
 
 
 @exercise
@@ -64,5 +66,10 @@ def busiest(answer):
     assert len(answer) == 3, f"Expected three numbers, got {len(answer)}."
     names = ("spare machines only", "every worker", "both")
     for name, given, right in zip(names, answer, (only_spare, every_worker, mixed), strict=True):
-        assert abs(given - right) < 0.005, f"{name}: {given:g} is not it."
-    return f"{only_spare:.0f}, {every_worker:.2f} and {mixed:.2f}: spare machines pay off beside the workers."
+        assert abs(given - right) < 0.005, (
+            f"{name}: {given:g} is not right: which machine sends the most, and what does it send?"
+        )
+    return (
+        f"{only_spare:.0f}, {every_worker:.2f} and {mixed:.2f}: spare machines pay off in addition to the "
+        "workers."
+    )

@@ -17,8 +17,8 @@ def late(answer):
             got = answer(schedule.orders[rank])
             is_returned(got)
             given = " ".join(f"{each.kind[0]}{each.microbatch}" for each in schedule.orders[rank])
-            assert list(got) == expected, f"{given}: you say {list(got)}, and it is {expected}."
-    return "3, 2, 1, 0 on four ranks, once the pipeline is full."
+            assert list(got) == expected, f"{given}: you return {list(got)}; expected {expected}."
+    return "Gradients are 3, 2, 1 and 0 updates late on four ranks, once the pipeline is full."
 
 
 @exercise
@@ -28,11 +28,11 @@ def stash(answer):
     stage = WEIGHTS / RANKS
     held = [versions * stage for versions in schedules.stashed_versions(RANKS)]
     first, together = answer
-    assert first != stage, f"{stage:g} GB are one version; batches in flight need the older ones too."
+    assert first != stage, f"{stage:g} GB is one version; batches in flight need the older ones too."
     assert first == held[0], (
-        "The first rank holds a version for each batch between its forward and its backward there, "
-        f"not {first / stage:g} versions."
+        "The first rank holds one version for each batch between forward and backward; you have "
+        f"{first / stage:g}."
     )
     assert together != RANKS * first, "The later a rank is in the pipeline, the fewer versions it holds."
-    assert together == sum(held), f"Rank 0 is right; all ranks together do not hold {together:g} GB."
-    return f"{first:g} GB on the first rank, as much as the whole model, and {together:g} GB together."
+    assert together == sum(held), f"Rank 0 is right, but all ranks together do not hold {together:g} GB."
+    return f"{first:g} GB on the first rank, as much as the whole model, and {together:g} GB on all ranks."

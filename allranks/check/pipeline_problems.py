@@ -39,7 +39,9 @@ def layout_seconds(tp, pp):
 def plan(answer):
     """(tp, pp, GB on the fullest GPU, seconds of a step) for GPT-3 on 64 GPUs."""
     tp, pp, gigabytes, seconds = all_of(answer, 4, "tp, pp, GB, seconds")
-    assert tp in (2, 4, 8, 16, 32) and tp * pp == 64, "tp is 2, 4, 8, 16 or 32, and tp times pp is 64."
+    assert tp in (2, 4, 8, 16, 32) and tp * pp == 64, (
+        "tp should be 2, 4, 8, 16 or 32, and tp times pp should be 64."
+    )
 
     def waiting(pp):
         return 1 + schedules.bubble_of_ideal("one_f_one_b", pp, MICROBATCHES)
@@ -50,8 +52,8 @@ def plan(answer):
     held = layout_bytes(tp, pp)
     computing, sending = layout_seconds(tp, pp)
     assert held.total <= ROOM * 1e9, (
-        f"The fullest GPU holds {held.total / 1e9:.0f} GB: the first of {pp} stages keeps "
-        f"{pp} micro-batches, and each is divided by only {tp}."
+        f"The first stage's GPUs hold {held.total / 1e9:.0f} GB: the first of {pp} stages keeps {pp} "
+        f"micro-batches, and each is divided by only {tp}."
     )
     assert tp <= 8, (
         f"It fits, but tp = {tp} leaves the node: its ranks send for {sending:.0f} s and compute for "
@@ -66,8 +68,10 @@ def plan(answer):
         gigabytes,
         held.total / 1e9,
         {
-            held.states / 1e9: "Those are the states. The first stage keeps eight micro-batches, too.",
-            (held.states + one) / 1e9: "The first of eight stages keeps eight micro-batches.",
+            held.states / 1e9: "Those are the states; the first stage also keeps eight micro-batches.",
+            (held.states + one) / 1e9: (
+                "That is for one micro-batch; the first of eight stages keeps eight."
+            ),
             (held.states + MICROBATCHES * one) / 1e9: "Under 1F1B a stage never keeps all 64.",
         },
     )
@@ -75,10 +79,12 @@ def plan(answer):
         seconds,
         right,
         {
-            computing + sending: "The stages wait at both ends of a step.",
-            computing * waiting(pp): "tp sends in every layer, and nothing is computed meanwhile.",
-            computing: "That is computing alone.",
-            (computing / 2 + sending) * waiting(pp): "The GPUs reach half of their peak.",
+            computing + sending: "That leaves out the bubble: stages wait at both ends of a step.",
+            computing * waiting(pp): (
+                "That leaves out tp, which sends in every layer while nothing is computed."
+            ),
+            computing: "That is computing alone; add the sending and the bubble.",
+            (computing / 2 + sending) * waiting(pp): "That is at the GPUs' peak; they reach half of it.",
         },
     )
     return f"tp 8 inside the nodes, pp 8 across them: {held.total / 1e9:.1f} GB and {right:.2f} s a step."
@@ -92,7 +98,7 @@ def first_loss(answer):
         answer,
         "B",
         {
-            "A": "The logits are nearly equal, and so is the greatest of each rank.",
+            "A": "The logits are nearly equal, and so is the largest on each rank.",
             "C": "An untrained model gives a wrong target the same probability: ln 51,200.",
             "D": "The logits are near 0, so a missing one changes the loss little: ln 51,200.",
             "E": "Padding is 943 of the 51,200 entries: it changes the loss by 0.02.",
@@ -113,12 +119,14 @@ def sequences(answer):
         answer,
         right,
         {
-            8: "tp divides 24 of the 34 bytes already. Only the other ten are new.",
-            kept(False, "none") / kept(True, "none"): "The cores are recomputed: the scores are not kept.",
+            8: "tp divides 24 of the 34 bytes already. Only the other ten change.",
+            kept(False, "none") / kept(True, "none"): (
+                "The cores are recomputed, so the scores are not kept."
+            ),
             kept(False, "none") / kept(True): "The cores are recomputed in both cases.",
             3.4: "Without sequence parallelism it is 10 + 24/t, and not 10.",
             34 / 24: "Of the 34 bytes, 24 are divided by t before, and all of them after.",
-            1 / right: "Turn the fraction around.",
+            1 / right: "That is the inverse: turn the fraction around.",
         },
     )
     return f"{right:.2f} times: the bytes fall from (10 + 24/8)·sbh to (34/8)·sbh."
@@ -138,18 +146,18 @@ def mesh_bytes(rows, columns, tokens=64 * 2048):
 def mesh(answer):
     """(ways to cut the layer, MB that a rank sends for it) for a layer of GPT-3 on 64 ranks."""
     columns, megabytes = all_of(answer, 2, "ways to cut the layer, MB")
-    assert columns in (1, 2, 4, 8, 16, 32, 64), "The layer is cut in 1, 2, 4, 8, 16, 32 or 64 ways."
+    assert columns in (1, 2, 4, 8, 16, 32, 64), "The layer should be cut in 1, 2, 4, 8, 16, 32 or 64 ways."
     gradients, activations = mesh_bytes(64 // columns, columns)
     more = "gradients" if gradients > activations else "activations"
     assert columns == 4, (
-        f"With {columns} a rank sends {(gradients + activations) / 1e6:.0f} MB, and most of it is {more}."
+        f"With {columns} ways, a rank sends {(gradients + activations) / 1e6:.0f} MB, most of it {more}."
     )
     near(
         megabytes,
         (gradients + activations) / 1e6,
         {
-            gradients / 1e6: "Those are the gradients. The parts of the layer sum activations, too.",
-            activations / 1e6: "Those are the activations. The parts of the batch sum gradients, too.",
+            gradients / 1e6: "Those are the gradients; the parts of the layer also sum activations.",
+            activations / 1e6: "Those are the activations; the parts of the batch also sum gradients.",
             (gradients + 16 * activations) / 1e6: "Only a sixteenth of the tokens is in a group of four.",
             (4 * gradients + activations) / 1e6: "A rank has a quarter of the layer's gradients.",
             (gradients + activations / 2) / 1e6: "There are two all-reduces forward and two backward.",
@@ -178,11 +186,11 @@ def last_stage(answer):
         right,
         {
             100 * more: "That is how much more the last stage computes than the others.",
-            100 * (1 - best / even): "That is in per cent of the longer step.",
+            100 * (1 - best / even): "That is in per cent of the longer step; take the shorter one.",
             0: "The output layer of 128,256 entries computes as much as 1.8 layers.",
         },
     )
-    return f"{right:.1f} %: 9, 9, 7 and 7 make room for the output layer, and some other cuts do as well."
+    return f"{right:.1f} %: 9, 9, 7 and 7 layers make room for the output layer, as some other cuts do."
 
 
 @exercise
@@ -193,8 +201,8 @@ def two_copies(answer):
         "D",
         {
             "A": "Then the other model would differ as well.",
-            "B": "The other model would apply them late, too.",
-            "C": "A different mask changes the first loss, and with either model.",
+            "B": "The other model would apply them late as well.",
+            "C": "A different mask would change the first loss, with either model.",
             "E": "That would change the first loss.",
         },
     )
@@ -206,7 +214,7 @@ def order(answer):
     """(letter, GB, ms of idling) of the order that fits 30 GB and idles least, on eight ranks."""
     letter, gigabytes, idle = all_of(answer, 3, "a letter, GB, ms")
     letter = str(letter).strip().upper()
-    assert letter in ORDERS, f"Begin with one of the letters {', '.join(ORDERS)}, not with {letter!r}."
+    assert letter in ORDERS, f"Start with one of the letters {', '.join(ORDERS)}, not with {letter!r}."
 
     def needs(letter):
         name, chunks = ORDERS[letter]
@@ -216,7 +224,7 @@ def order(answer):
 
     held, bubble = needs(letter)
     assert held <= FREE, f"It holds {held:g} GB of activations on one rank."
-    assert letter == "D", f"It holds {held:g} GB and idles for {bubble:g} ms. Another idles for less."
+    assert letter == "D", f"It holds {held:g} GB and idles for {bubble:g} ms. Another order idles for less."
     near(
         gigabytes,
         held,
@@ -230,9 +238,9 @@ def order(answer):
         idle,
         bubble,
         {
-            needs("B")[1]: "A fill takes a quarter of the time with pieces of a quarter.",
+            needs("B")[1]: "With pieces of a quarter, filling takes a quarter of the time.",
             needs("C")[1]: "That is with two pieces.",
-            7 * 20 / 4: "Backward is both its parts: forward, 10 and 8.",
+            7 * 20 / 4: "That leaves out the weight gradients: backward has two parts, 10 and 8.",
         },
     )
     return f"Four pieces hold {held:g} GB and idle for {bubble:g} ms: less of both than two pieces."
@@ -252,9 +260,9 @@ def boundary(answer):
         right,
         {
             sent(chunks=1): "Each of a rank's four pieces has two neighbours.",
-            right / 2: "Gradients go back as well.",
+            right / 2: "That is forward alone; gradients go back as well.",
             sent(sharded_boundary=True): "Every tensor-parallel rank sends the whole boundary here.",
-            right / 16: "A step has 16 micro-batches.",
+            right / 16: "That is for one micro-batch; a step has 16.",
             2 * right: "An element has two bytes, not four.",
         },
     )
@@ -269,9 +277,9 @@ def long_sequences(answer):
         "A",
         {
             "B": "Then GPipe would hang as well, and short sequences with it.",
-            "C": "A rank that has no memory left raises an error, and GPipe keeps more.",
-            "D": "The ranks stand still: with more time they would stand still for longer.",
-            "E": "A buffer of the wrong size is an error, with GPipe as well.",
+            "C": "A rank out of memory raises an error, and GPipe keeps even more.",
+            "D": "The ranks are waiting for each other; more time would not help.",
+            "E": "A buffer of the wrong size is an error, also with GPipe.",
         },
     )
     return "Two neighbours both send first. Short messages wait in a buffer; long ones wait for the receiver."
@@ -291,7 +299,7 @@ def printed(answer):
             100 * (1 / (1 - one) - 1): "Almost: ZB-2p idles for 0.38 %.",
             100 * (1 - none / one): "That is the share of the bubble that is gone.",
             31: "That is what the abstract measured, at most. What do the two rates promise?",
-            right / 100 + 1: "How many per cent more?",
+            right / 100 + 1: "That is the ratio: how many per cent more is it?",
         },
     )
-    return f"{right:.1f} %, if computing is as fast with either order; the abstract measured at most 31 %."
+    return f"{right:.1f} %, if computing is equally fast in either order; the abstract measured at most 31 %."

@@ -19,9 +19,9 @@ def members(answer):
             got = answer(rank, t, p, d)
             is_returned(got)
             assert sorted(got) == list(group), (
-                f"With t, p, d = {t}, {p}, {d}, rank {rank} is in {list(group)}, not in {sorted(got)}."
+                f"With t, p, d = {t}, {p}, {d}, rank {rank} should be in {list(group)}, not in {sorted(got)}."
             )
-    return "The ranks t·p apart: they hold the same part of the model."
+    return "Ranks t·p apart hold the same part of the model."
 
 
 def _machine():
@@ -37,12 +37,12 @@ def _machine():
 def best_order(answer):
     """`answer` lists tp, pp and dp, the fastest first, in the order that costs least in nodes of 64."""
     is_filled(answer, "a list")
-    assert sorted(answer) == sorted(SIZES), "Each of 'tp', 'pp', 'dp' once, the fastest first."
+    assert sorted(answer) == sorted(SIZES), "List each of 'tp', 'pp', 'dp' once, the fastest first."
     seconds = {}
     for order in itertools.permutations(SIZES):
         mesh = [(axis, SIZES[axis]) for axis in order]
         llama = transformer.PRESETS["llama3-405b"]
         seconds[order] = topology.layout_seconds(mesh, _machine(), llama, 16, gradient_bytes=4)
     mine, least = seconds[tuple(answer)], min(seconds.values())
-    assert mine == least, f"{mine:.2f} s a step; there is a better one."
-    return f"{mine:.2f} s a step, and the next best order takes {sorted(seconds.values())[1]:.2f} s."
+    assert mine == least, f"This order takes {mine:.2f} s a step; another is faster. Which axis sends most?"
+    return f"{mine:.2f} s a step; the next best order takes {sorted(seconds.values())[1]:.2f} s."

@@ -13,14 +13,16 @@ def executed(answer):
     """`answer`: per cent of the peak that is executed when a causal kernel skips half of the pairs."""
     is_filled(answer)
     expected = MFU * (1 - CORE * SKIPPED)
-    assert abs(answer - MFU * SKIPPED) > 0.1, "Only the core of attention is halved, not the linear layers."
+    assert abs(answer - MFU * SKIPPED) > 0.1, (
+        "That halves everything; only the core of attention is halved, not the linear layers."
+    )
     assert abs(answer - MFU / (1 - CORE * SKIPPED)) > 0.1, (
-        "Skipped pairs are not executed: the share is lower."
+        "The share has to be lower, since skipped pairs are not executed."
     )
     assert abs(answer - expected) < 0.1, (
-        f"{answer:g} % is not it: which part of the counted FLOPs is skipped?"
+        f"{answer:g} % is not right: which part of the counted FLOPs is skipped?"
     )
-    return f"{expected:g} %: a quarter of the FLOPs that are counted is never computed."
+    return f"{expected:g} %: a quarter of the counted FLOPs is never computed."
 
 
 def _chunks():
@@ -34,8 +36,10 @@ def pieces(answer):
     """`answer`: the pieces of each of 32 stages, each of one layer but the first and the last."""
     is_filled(answer)
     expected = _chunks()
-    assert answer != LAYERS // STAGES, "The embedding and the output layer take a piece each."
+    assert answer != LAYERS // STAGES, (
+        "That leaves out the embedding and the output layer, which take a piece each."
+    )
     assert answer == expected, (
-        f"With {answer:g} pieces a stage, there are {STAGES * answer:g}; how many are needed?"
+        f"With {answer:g} pieces a stage there are {STAGES * answer:g} in all; how many are needed?"
     )
     return f"{expected} pieces a stage, {STAGES * expected} in all."

@@ -40,22 +40,24 @@ def plan(answer):
         best / MINUTE,
         {
             failures.best(write, of_gpus) / MINUTE: "512 GPUs are 64 machines, and the rate is of machines.",
-            best: "Those are seconds.",
-            failures.best(1.5, mean) / MINUTE: "All times in seconds: the mean time, too.",
+            best: "That is in seconds; give minutes.",
+            failures.best(1.5, mean) / MINUTE: "Use seconds for all times, the mean time too.",
             failures.best(write, failures.between(64, failures.RATES["RSC-1"]))
             / MINUTE: "That is RSC-1's rate. The run fails as Llama 3's did.",
         },
     )
     right = failures.goodput(best, write, mean, waits)
     slips = {
-        1 - right: "That share is lost.",
+        1 - right: "That is the share that is lost; give what trains.",
         100 * right: "Give a share between 0 and 1.",
     }
     assert abs(share - failures.goodput(best, write, mean)) > 2e-4, "A failure also costs eight minutes."
     for value, hint in slips.items():
         assert abs(share - value) > 0.01 * value, hint
-    assert abs(share - right) < 1e-3, f"{share:g} is not it: `failures.goodput`, all times in seconds."
-    return f"Every {best / MINUTE:.0f} minutes, and {right:.1%} of the time trains."
+    assert abs(share - right) < 1e-3, (
+        f"{share:g} is not right: call `failures.goodput` with all times in seconds."
+    )
+    return f"A checkpoint every {best / MINUTE:.0f} minutes; {right:.1%} of the time goes into training."
 
 
 @exercise
@@ -76,9 +78,11 @@ def resume(answer):
             gpus
             * (interval / 2 + behind / 2 + waits)
             / 60: "A checkpoint is 12 minutes old when it can first be loaded, whenever that is.",
-            gpus * (interval / 2 + behind) / 60: "Until training goes on, all GPUs wait for eight minutes.",
-            right / gpus: "Those are hours; 4,096 GPUs lose them.",
-            right * 60: "Those are GPU-minutes.",
+            gpus * (interval / 2 + behind) / 60: (
+                "That leaves out the restart, for which all GPUs wait eight minutes."
+            ),
+            right / gpus: "Those are hours; each of 4,096 GPUs loses them.",
+            right * 60: "That is in GPU-minutes; give GPU-hours.",
         },
     )
     return f"{right:,.0f} GPU-hours: 15 minutes of an interval, 12 of writing and 8 of waiting."
@@ -95,8 +99,8 @@ def slowest_restart(answer):
         answer,
         right,
         {
-            0.08 * mean / MINUTE: "Checkpoints and repeated steps cost something, too.",
-            right * MINUTE: "Those are seconds.",
+            0.08 * mean / MINUTE: "That leaves out checkpoints and repeated steps.",
+            right * MINUTE: "That is in seconds; give minutes.",
             failures.restart_for(0.92, failures.best(30, mean), 30, mean)
             / MINUTE: "That is for checkpoints of 30 s; these take 10.",
         },
@@ -119,10 +123,10 @@ def loading(answer):
             nbytes / 20e9: "Every replica needs all of the states, and reads them itself.",
             64 * nbytes / 20e9: "The eight ranks of a replica share one copy.",
             8 * 70e9 * recipe.bytes_per_parameter / 20e9: "Gradients are not in a checkpoint.",
-            8 * 2 * 70e9 / 20e9: "Adam's states are in it, too: 14 bytes a parameter.",
+            8 * 2 * 70e9 / 20e9: "Adam's states are in it as well.",
         },
     )
-    return f"{right:.0f} s: eight times {nbytes / 1e9:.0f} GB. One replica could read, and broadcast."
+    return f"{right:.0f} s: eight times {nbytes / 1e9:.0f} GB. One replica could read and then broadcast."
 
 
 @exercise
@@ -132,13 +136,13 @@ def waiting(answer):
         answer,
         "D",
         {
-            "A": "Rank 3 has not run out of batches: it entered line 6 once more, to train on.",
-            "B": "Line 10 stands in every rank's list under the same numbers.",
+            "A": "Rank 3 has not run out of batches: it entered line 6 once more, to keep training.",
+            "B": "Line 10 is in every rank's list under the same sequence numbers.",
             "C": "Compare operations before shapes: all_gather and all_reduce are two different calls.",
             "E": "The dump has one group, that of all ranks.",
         },
     )
-    return "Six collectives are alike. At the seventh, three ranks save and rank 3 trains on."
+    return "Six collectives are alike. At the seventh, three ranks save while rank 3 keeps training."
 
 
 @exercise
@@ -150,7 +154,7 @@ def slow_step(answer):
         {
             "A": "The ranks compute for about as long: none has 50 % more work than another.",
             "B": "Then most of the time would be neither computing nor communicating.",
-            "D": "Each rank enters three collectives in two steps: those are few and large.",
+            "D": "Each rank enters only three collectives in two steps, and they are large.",
             "E": "Then each step would have many collectives with gaps between them; here it has one.",
         },
     )
@@ -166,7 +170,7 @@ def after_resume(answer):
         {
             "A": "Without moments, Adam still moves every weight in the first step.",
             "C": "Other dropout masks and noise would change the first loss.",
-            "D": "With another number of the step, the learning rate is wrong, and the weights still move.",
+            "D": "With another step number the learning rate is wrong, but the weights still move.",
             "E": "Other pictures would change the first loss.",
         },
     )
@@ -180,9 +184,9 @@ def on_nccl(answer):
         answer,
         "A",
         {
-            "B": "A receive that comes late waits; it does not get another message.",
+            "B": "A late receive waits; it does not get another message.",
             "C": "Then the other rank would wait, and nothing would be exchanged.",
-            "D": "Reading too early gives old or half-written numbers, and not the other tensor, whole.",
+            "D": "Reading too early gives old or half-written numbers, not the other tensor in full.",
             "E": "Both tensors are on the same link between the same two ranks.",
         },
     )
@@ -206,7 +210,8 @@ def one_rate(answer):
     )
     rate = 1000 * 24 / (measured * 128)
     return (
-        f"{right:.0f} minutes, and {projected * 60:.0f} are printed: 7.9 h are {rate:.0f} failures, not 6.50."
+        f"{right:.0f} minutes, but the paper prints {projected * 60:.0f}: 7.9 h means {rate:.0f} "
+        "failures, not 6.50."
     )
 
 
@@ -220,12 +225,14 @@ def several_weeks(answer):
         answer,
         right,
         {
-            days / 0.9: "A tenth of the time may be lost, not nine tenths.",
-            days: "That is what the failures cost in all. Which part of the run may that be?",
-            restarts * again / 60 / 24 / 0.1: "Before a run can catch up, the failure has to be found.",
-            restarts * detect / 60 / 24 / 0.1: "After the failure is found, 15 minutes are trained again.",
-            days * 9: "The share is of all the time, and not of the time that trains.",
+            days / 0.9: "That allows nine tenths to be lost; only one tenth may be.",
+            days: "That is what the failures cost in all. What share of the run may that be?",
+            restarts * again / 60 / 24 / 0.1: (
+                "That leaves out detection: a failure has to be found before a run can catch up."
+            ),
+            restarts * detect / 60 / 24 / 0.1: "That leaves out the 15 minutes that are trained again.",
+            days * 9: "The share is of all the time, not of the time spent training.",
             right * 24: "Those are hours.",
         },
     )
-    return f"{right:.1f} days: “several weeks” agree with it, if writing checkpoints cost next to nothing."
+    return f"{right:.1f} days: “several weeks” agrees with it, if writing checkpoints costs next to nothing."

@@ -18,9 +18,9 @@ def largest_scale(answer):
         expected *= 2
     is_filled(answer)
     assert answer * LARGEST_GRADIENT <= precision.largest("fp16"), (
-        f"{answer:g} × {LARGEST_GRADIENT} is {answer * LARGEST_GRADIENT:g}: too large for fp16."
+        f"{answer:g} × {LARGEST_GRADIENT} is {answer * LARGEST_GRADIENT:g}, which is too large for fp16."
     )
-    assert answer == expected, f"{answer:g} fits, but it is not the largest power of two that does."
+    assert answer == expected, f"{answer:g} fits, but is not the largest power of two that fits."
     return f"{expected} × {LARGEST_GRADIENT} = {expected * LARGEST_GRADIENT}, and twice that is too large."
 
 
@@ -33,11 +33,13 @@ def smallest_update(answer):
         expected /= 2
     is_filled(answer)
     assert precision.rounded("bf16", held + answer) != held, (
-        f"{held:.5f} + {answer:.3g} is rounded back: the next number of bf16 is "
-        f"{precision.spacing('bf16', held):.3g} away, and a tie goes to the even one."
+        f"{held:.5f} + {answer:.3g} rounds back: the next bf16 number is "
+        f"{precision.spacing('bf16', held):.3g} away, and ties go to even."
     )
-    assert answer == expected, f"{answer:.3g} changes the weight, but it is not the smallest power of two."
-    return f"{expected:.3g} reaches the next number, and half of it is rounded back."
+    assert answer == expected, (
+        f"{answer:.3g} changes the weight, but is not the smallest power of two that does."
+    )
+    return f"{expected:.3g} reaches the next number; half of it rounds back."
 
 
 @exercise
@@ -50,8 +52,10 @@ def rms_norm(answer):
             got = answer((size * shape).to(dtype))
             is_returned(got)
             given = f"For elements of {size:g} in {str(dtype)[6:]}"
-            assert got.dtype == dtype, f"{given} the result is {str(got.dtype)[6:]}."
-            assert torch.allclose(got.float(), expected, rtol=0.02, atol=0), (
-                f"{given} the last element becomes {got[-1].item():.3g}, not {expected[-1].item():.3g}."
+            assert got.dtype == dtype, (
+                f"{given}, the result is {str(got.dtype)[6:]}; expected the same dtype."
             )
-    return "Right for 300 and for 10⁻⁴, in fp16 and in bf16."
+            assert torch.allclose(got.float(), expected, rtol=0.02, atol=0), (
+                f"{given}, the last element becomes {got[-1].item():.3g}; expected {expected[-1].item():.3g}."
+            )
+    return "The result is right for 300 and for 10⁻⁴, in fp16 and in bf16."

@@ -7,10 +7,10 @@ from allranks.check.stubs import is_filled, is_returned
 CAUSES = profiles.EXAMPLES[1:]
 LETTERS = {"A": "host sync", "B": "slow rank", "C": "small messages", "D": "data loader", "E": "no overlap"}
 SIGNS = {
-    "host sync": "where in a step do its collectives begin?",
-    "slow rank": "compare the lengths of the collectives of its ranks.",
-    "small messages": "count its collectives.",
-    "data loader": "look for time in which nobody computes and nobody communicates.",
+    "host sync": "where in a step do the collectives begin?",
+    "slow rank": "compare how long each rank's collectives take.",
+    "small messages": "count the collectives.",
+    "data loader": "look for time in which no rank computes or communicates.",
     "no overlap": "does anything compute while a collective runs?",
 }
 
@@ -27,10 +27,10 @@ def causes(answers):
     assert set(answers) == set(LETTERS), "Answer for each of A, B, C, D and E."
     for letter, answer in answers.items():
         is_filled(answer, f"the cause of {letter}")
-        assert answer in CAUSES, f"{answer!r} is none of {', '.join(CAUSES)}."
+        assert answer in CAUSES, f"{answer!r} is not one of {', '.join(CAUSES)}."
     wrong = [letter for letter, fault in LETTERS.items() if answers[letter] != fault]
-    assert not wrong, f"{5 - len(wrong)} of 5 are right. Look at {wrong[0]}: {SIGNS[LETTERS[wrong[0]]]}"
-    return "Five traces, five causes."
+    assert not wrong, f"{5 - len(wrong)} of 5 are right. In trace {wrong[0]}, {SIGNS[LETTERS[wrong[0]]]}"
+    return "All five causes are right."
 
 
 @exercise
@@ -42,8 +42,8 @@ def cause(answer):
             found = answer(changed)
             is_returned(found, "the name of a cause")
             words = "the healthy program" if name == "none" else f"the trace of {name!r}"
-            assert found == name, f"For {words}{variant} your function says {found!r}."
-    return "Healthy or not, on any clock, at any speed, in any order of ranks."
+            assert found == name, f"For {words}{variant} your function returns {found!r}."
+    return "Every cause is found, on any clock, at any speed, in any order of ranks."
 
 
 def _variants(recorded):

@@ -19,11 +19,11 @@ def swap(answer):
         return answer(torch.arange(4) + 10 * dist.get_rank())
 
     swapped = launch(on_rank, world_size=2, timeout=SECONDS)
-    is_returned(swapped[0], "the tensor that came")
+    is_returned(swapped[0], "the received tensor")
     for rank in range(2):
         expected = torch.arange(4) + 10 * (1 - rank)
         assert torch.equal(swapped[rank], expected), (
-            f"Rank {rank} returned {swapped[rank].tolist()}, not {expected.tolist()}."
+            f"Rank {rank} returned {swapped[rank].tolist()}; expected {expected.tolist()}."
         )
     return "Each rank holds what the other had."
 
@@ -34,11 +34,11 @@ def mean(answer):
     for world_size in (2, 4):
         means = launch(lambda: answer(float(dist.get_rank())), world_size=world_size, timeout=SECONDS)
         expected = (world_size - 1) / 2
-        assert means[0] is not None, "Rank 0 returned None: it is the one that has to return the mean."
+        assert means[0] is not None, "Rank 0 returned None; it should return the mean."
         assert float(means[0]) == expected, (
-            f"With {world_size} ranks the mean is {expected}, not {float(means[0])}."
+            f"With {world_size} ranks, rank 0 returned {float(means[0])}; the mean is {expected}."
         )
-        assert all(m is None for m in means[1:]), "The other ranks have to return None."
+        assert all(m is None for m in means[1:]), "Ranks other than 0 should return None."
     return "All ranks took part in the sum, and rank 0 alone returned it."
 
 
@@ -51,8 +51,8 @@ def squares(answer):
     assert got != [], "The list is empty: in which process did `done` grow?"
     expected = [n * n for n in numbers]
     assert sorted(got) == expected, f"These are not the 12 squares: {got}."
-    assert got == expected, f"All there, but not in order: {got}. Rank r worked on numbers[r::4]."
-    return "12 squares from four ranks, in order."
+    assert got == expected, f"All squares are there, but not in order: {got}. Rank r worked on numbers[r::4]."
+    return "All 12 squares, from four ranks, are in order."
 
 
 @exercise
@@ -72,12 +72,10 @@ def reduce(answer):
         rounds = collectives.tree_broadcast_rounds(world_size)
         assert any(calls for _, calls in on_ranks), "Nothing was sent yet."
         got = f"With {world_size} ranks, rank 0 holds {t.tolist()}"
-        assert torch.equal(t, expected), f"{got}, not {expected.tolist()}."
-        assert set(calls) <= {"recv"}, f"Rank 0 called {', '.join(sorted(calls))}: it only has to receive."
-        assert calls["recv"] == rounds, (
-            f"Rank 0 received {calls['recv']} times, and {rounds} rounds are enough."
-        )
-    return "The sum is on rank 0, after as many rounds as a broadcast takes."
+        assert torch.equal(t, expected), f"{got}; expected {expected.tolist()}."
+        assert set(calls) <= {"recv"}, f"Rank 0 called {', '.join(sorted(calls))}; it should only receive."
+        assert calls["recv"] == rounds, f"Rank 0 received {calls['recv']} times; {rounds} rounds are enough."
+    return "Rank 0 has the sum, after as many rounds as a broadcast takes."
 
 
 @exercise
@@ -85,6 +83,8 @@ def broadcast_rounds(answer):
     """`answer` is the number of rounds that a tree broadcast to 1024 ranks takes."""
     expected = collectives.tree_broadcast_rounds(1024)
     is_filled(answer)
-    assert answer != 1023, "That is the number of messages; many of them are sent at the same time."
-    assert answer == expected, "Not that many: each round doubles the number of ranks that know."
+    assert answer != 1023, "That is the number of messages; many of them travel at the same time."
+    assert answer == expected, (
+        f"{answer} is not right: how many ranks know after one round, after two, after three?"
+    )
     return f"{expected} rounds: 1 rank knows, then 2, 4, 8, … 1024."

@@ -25,13 +25,12 @@ def shared(answer):
     """`answer`: heads of queries to a head of keys up to which Ulysses sends no more than the all-gather."""
     expected = _most_shared()
     is_filled(answer)
-    assert answer != RANKS, "Almost: queries and outputs travel, and so do keys and values."
+    assert answer != RANKS, "Almost: queries and outputs travel, but keys and values do too."
     assert answer != 2 * RANKS - 1, "Queries travel there and outputs back: count both."
     assert answer == expected, (
-        f"{answer:g} is not it: Ulysses trades four tensors, of which two are g times as large as keys, "
-        "and a rank sends a part of its own part."
+        f"{answer:g} is not right: which four tensors does Ulysses exchange, and how large is each?"
     )
-    return f"{expected}: from {expected + 1} on, the all-gather among {RANKS} ranks sends less."
+    return f"{expected}: for g ≥ {expected + 1}, the all-gather among {RANKS} ranks sends less."
 
 
 @exercise
@@ -42,11 +41,13 @@ def megabytes_sent(answer):
     is_filled(answer)
     for factor, hint in (
         (1 / 15, "That is one hop; there are fifteen."),
-        (16 / 15, "That counts a rank's own part, which is not sent."),
-        (1 / 2, "Keys and values, of two bytes an element."),
+        (16 / 15, "That includes a rank's own part, which is not sent."),
+        (1 / 2, "That is a factor of two off: keys and values, two bytes an element."),
         (8, "That is for all eight heads of keys; tensor parallelism leaves a rank one."),
         (16, "That is with as many heads of keys as of queries; Llama shares them."),
     ):
         assert abs(answer / (expected * factor) - 1) > 0.01, hint
-    assert abs(answer / expected - 1) <= 0.01, f"{answer:g} MB is not what 15 hops of 8192 tokens carry."
+    assert abs(answer / expected - 1) <= 0.01, (
+        f"{answer:g} MB is not right: what does one hop of 8192 tokens carry?"
+    )
     return f"{expected:.0f} MB, in 15 hops of {expected / 15:.1f} MB."

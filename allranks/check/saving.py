@@ -23,18 +23,18 @@ def host(answer):
     is_filled(answer)
     whole = 70 * 14
     right = 2 * whole / 8
-    assert abs(answer - right * 1e9) > 1, "In bytes that is right; the question asks for gigabytes."
+    assert abs(answer - right * 1e9) > 1, "That is right in bytes; give it in gigabytes."
     assert abs(answer - right / 2) > 0.5, (
-        "That is one save: the first copy is still there when the next is made."
+        "That is one save; the first copy is still there when the next is made."
     )
     assert abs(answer - right / 8) > 0.5, "That is one rank's share; eight ranks use the memory of one node."
-    assert abs(answer - right / 16) > 0.5, "That is one copy of one rank: eight ranks, and two saves."
+    assert abs(answer - right / 16) > 0.5, "That is one copy of one rank; count eight ranks and two saves."
     assert abs(answer - 2 * 70 * 16 / 8) > 0.5, "Gradients are not saved: 14 bytes a parameter, not 16."
     assert min(abs(answer - whole), abs(answer - 2 * whole)) > 0.5, (
         "That is the whole job; how much of it is on one of the eight nodes?"
     )
     assert abs(answer - right) < 0.5, (
-        f"{answer:g} GB is not it: 14 bytes a parameter, 64 ranks, 8 a node, two copies."
+        f"{answer:g} GB is not right: how large is one checkpoint, and what share of it does a node copy?"
     )
     return f"{right:g} GB: two copies of an eighth of 980 GB."
 
@@ -44,20 +44,22 @@ def removable(answer):
     """`answer(names, damaged, count)`: the set of names of checkpoints that may be deleted."""
     for names, damaged, count, right in CASES:
         found = answer(set(names), set(damaged), count)
-        assert found is not None, "Return a set of names; None came back."
-        assert not isinstance(found, str | int | float), "Return a set of names, not one of them or a number."
+        assert found is not None, "The function returned None; return a set of names."
+        assert not isinstance(found, str | int | float), (
+            "Return a set of names, not a single name or a number."
+        )
         found = set(found)
         where = (
             f"Of {_listed(names)}, with {_listed(damaged) if damaged else 'none'} damaged and count={count},"
         )
-        assert found <= names, f"{where} {_listed(found - names)} is not there at all."
+        assert found <= names, f"{where} you delete {_listed(found - names)}, which does not exist."
         parts = {name for name in found - right if name.endswith(".part")}
-        assert not parts, f"{where} {_listed(parts)} may be what ranks are writing now."
+        assert not parts, f"{where} you delete {_listed(parts)}, which ranks may be writing now."
         lost = found - right
         assert not lost, f"{where} {_listed(lost)} has to stay."
         left = right - found
-        assert not left, f"{where} {_listed(left)} may go as well."
-    return "The newest good checkpoints stay, and so does what is being written."
+        assert not left, f"{where} {_listed(left)} can be deleted as well."
+    return "The newest good checkpoints stay, and so does one that is being written."
 
 
 def _listed(names):

@@ -16,7 +16,7 @@ def megabytes(answer):
         for again in (True, False)
     )
     expected = printed / 1e6, four / 1e6
-    assert isinstance(answer, tuple | list) and len(answer) == 2, "Two numbers."
+    assert isinstance(answer, tuple | list) and len(answer) == 2, "Give two numbers."
     for part in answer:
         is_filled(part, "numbers")
     first, second = answer
@@ -24,22 +24,24 @@ def megabytes(answer):
         (memory.layer_activation_bytes(model, 1, 8, False, "selective"), "That is tensor parallelism alone."),
         (
             memory.layer_activation_bytes(model, 1, 8, True),
-            "That is with the core, which is computed again.",
+            "That includes the core, which is recomputed.",
         ),
         (8 * printed, "That is for all eight ranks together."),
     ):
         assert abs(first / (wrong / 1e6) - 1) > 0.005, hint
-    assert abs(first / expected[0] - 1) < 0.005, f"{first:g} MB is not 34sbh/t."
+    assert abs(first / expected[0] - 1) < 0.005, (
+        f"{first:g} MB is not right for the first: what remains of 34sbh on one of t ranks?"
+    )
     assert abs(second / ((printed + whole) / 1e6) - 1) > 0.005, (
-        "The part of its own is counted twice in the second: a rank keeps all tokens instead of its part."
+        "The second counts a rank's own part twice: it keeps all tokens instead of its part."
     )
     assert abs(second / ((printed + whole / 2 * 7 / 8) / 1e6) - 1) > 0.005, (
-        "Two inputs are kept whole: of queries, keys and values, and of the feed-forward."
+        "Two inputs are kept whole: that of queries, keys and values, and that of the feed-forward."
     )
     assert abs(second / expected[1] - 1) < 0.005, (
-        f"The first is right; {second:g} MB is not: which tensors come out of a gather, and who keeps them?"
+        f"The first is right, but {second:g} MB is not: which tensors come out of a gather?"
     )
-    return f"{expected[0]:.0f} MB, and {expected[1]:.0f} MB with what is gathered kept whole."
+    return f"{expected[0]:.0f} MB, and {expected[1]:.0f} MB if gathered tensors are kept whole."
 
 
 @exercise
@@ -53,11 +55,13 @@ def length(answer):
         return parts["core"] / (parts["inside"] + parts["between the matrices"])
 
     half, unsplit = (model.sequence / core_over_rest(split) for split in (True, False))
-    assert abs(answer / unsplit - 1) > 0.005, "That is without the sequence split: then ten sbh stay whole."
-    assert abs(answer / (half / 8) - 1) > 0.005, "The core is divided by 8 too, not only the rest."
-    assert abs(answer / (8 * half) - 1) > 0.005, "The rest is divided by 8 too, not only the core."
+    assert abs(answer / unsplit - 1) > 0.005, (
+        "That is without splitting the sequence, when ten sbh stay whole."
+    )
+    assert abs(answer / (half / 8) - 1) > 0.005, "The core is divided by 8 as well, not only the rest."
+    assert abs(answer / (8 * half) - 1) > 0.005, "The rest is divided by 8 as well, not only the core."
     assert abs(answer / half - 1) < 0.005, (
-        f"At {answer:g} tokens the core takes {answer / half:.2f} times the bytes of the rest: which of "
-        "the two grows with the square of the length?"
+        f"At {answer:g} tokens the core takes {answer / half:.2f} times the bytes of the rest: which one "
+        "grows with the square of the length?"
     )
     return f"{half:,.0f} tokens, on any number of ranks: the core is half of what is kept."

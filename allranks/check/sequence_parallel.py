@@ -9,15 +9,15 @@ from allranks.check import exercise
 SECONDS = 20.0
 RATES = (0.5, 0.1)  # of two calls, one after the other
 SUMMANDS = {
-    "norm.weight": "it is whole, and sees its rank's part of the tokens",
-    "query_norm.weight": "it is whole, and sees the heads of its rank",
-    "out.bias": "it is added behind the scatter, to a part of the tokens",
-    "position": "it is whole, and only a part of its rows is looked up",
+    "norm.weight": "it is whole, but each rank applies it to other tokens",
+    "query_norm.weight": "it is whole, but each rank applies it to other heads",
+    "out.bias": "it is added after the scatter, to a part of the tokens",
+    "position": "it is whole, but each rank looks up only some of its rows",
 }
 CUT = {
-    "query.weight": "it is cut by heads: nobody else has this slice",
+    "query.weight": "it is cut by heads, so no other rank has this slice",
     "up.bias": "it is cut with the columns of its matrix",
-    "out.weight": "it is cut by rows: nobody else has this slice",
+    "out.weight": "it is cut by rows, so no other rank has this slice",
 }
 
 
@@ -39,42 +39,47 @@ def dropout(answer):
         expected = torch.native_dropout(x, rate, True)[0]
         parts = [parts[call] for parts in ranks]
         for rank, part in enumerate(parts):
-            assert part is not None, f"Rank {rank} returns None: `drop` returns what is left of `x`."
+            assert part is not None, f"Rank {rank} returns None; `drop` should return what is left of `x`."
             assert isinstance(part, torch.Tensor), f"Rank {rank} returns {type(part).__name__}, not a tensor."
-            assert part.shape == (2, 8, 8), f"Rank {rank} returns {tuple(part.shape)}, not (2, 8, 8)."
+            assert part.shape == (2, 8, 8), (
+                f"Rank {rank} returns shape {tuple(part.shape)}; expected (2, 8, 8)."
+            )
         masks = [part != 0 for part in parts]
         assert not all(torch.equal(mask, masks[0]) for mask in masks), (
-            "All ranks drop the same places of their parts: each draws from the same RNG state."
+            "All ranks drop the same places in their parts, since all draw from the same RNG state."
         )
         joined = torch.cat(parts, dim=1)
         if call and not torch.equal(joined != 0, expected != 0):
             raise AssertionError(
-                "The first call is right, the second is not: how many numbers has one process drawn by then?"
+                "The first call is right but the second is not: how many numbers has one process drawn "
+                "by then?"
             )
         assert torch.equal(joined != 0, expected != 0), (
-            "The ranks drop different places, which is good dropout, but not those of one process. "
-            "Which ranks' numbers are drawn before a rank's own?"
+            "The ranks drop different places, but not the ones that one process drops. Which ranks' "
+            "numbers does it draw before a rank's own?"
         )
         assert torch.allclose(joined, expected), (
-            "The right places; what is left has to be divided by 1 - rate."
+            "The places are right, but what is left has to be divided by 1 - rate."
         )
-    return "The parts together are the dropout of one process, call after call."
+    return "Together the parts equal one process's dropout, call after call."
 
 
 @exercise
 def summands(answer):
     """`answer`: the names of the gradients to sum, and the one that tensor parallelism alone has to sum."""
-    assert isinstance(answer, tuple | list) and len(answer) == 2, "A set of names, and one name."
+    assert isinstance(answer, tuple | list) and len(answer) == 2, "Give a set of names, and one name."
     names, already = answer
     names = {names} if isinstance(names, str) else set(names)
     for name in sorted(names):
         assert name in SUMMANDS or name in CUT, f"{name} is not one of the names."
-        assert name not in CUT, f"Not {name}: {CUT[name]}."
+        assert name not in CUT, f"{name} does not belong in the set: {CUT[name]}."
     for name, why in SUMMANDS.items():
-        assert name in names, f"One is missing. Look for what is used by ranks in different ways: {why}."
-    assert already is not None, "The set is right. Which of them sees only its rank's heads?"
-    assert already == "query_norm.weight", (
-        f"The set is right. But under tensor parallelism alone {already} sees all tokens of one stream, "
-        "the same on all ranks; which one sees only its rank's heads?"
+        assert name in names, f"One is missing. Look for a parameter that ranks use in different ways: {why}."
+    assert already is not None, (
+        "The set is right, but not the name: which of them sees only its rank's heads?"
     )
-    return "What is whole and used by ranks in different ways, be it other tokens or other heads."
+    assert already == "query_norm.weight", (
+        f"The set is right. But with tensor parallelism alone, {already} sees the same tokens on all "
+        "ranks; which one sees only its rank's heads?"
+    )
+    return "These are whole, but ranks use them for different tokens or different heads."

@@ -16,13 +16,15 @@ def found(answer):
         for tokens in LENGTHS:
             cached, right = answer(tokens, page), (tokens - 1) // page * page
             where = f"{tokens} tokens in pages of {page}"
-            assert cached is not None, "Your function returns nothing yet."
-            assert isinstance(cached, int), f"{where}: return a whole number of tokens, not {cached!r}."
-            assert cached != tokens, f"{where}: the last token has to be computed, for its logits."
+            assert cached is not None, "The function returns nothing yet."
+            assert isinstance(cached, int), f"{where}: expected a whole number of tokens; got {cached!r}."
+            assert cached != tokens, f"{where}: the last token always has to be computed, for its logits."
             assert cached != -(-tokens // page) * page, f"{where}: a page that is not full has no key."
-            assert cached % page == 0, f"{where}: only whole pages are found, so not {cached} tokens."
-            assert cached == right, f"{where}: an engine finds {right} tokens, not {cached}."
-    return f"{len(LENGTHS)} lengths and 3 sizes of pages."
+            assert cached % page == 0, (
+                f"{where}: only whole pages are found, so {cached} tokens is not possible."
+            )
+            assert cached == right, f"{where}: an engine finds {right} tokens; you return {cached}."
+    return f"Right for {len(LENGTHS)} lengths and 3 page sizes."
 
 
 def blocks_without_preemption(digits, keeps=1):
@@ -35,12 +37,12 @@ def blocks(answer):
     """`answer`: the smallest `num_gpu_blocks_override` with which ten whole digits run at once."""
     right, unkept = blocks_without_preemption(DIGITS), blocks_without_preemption(DIGITS, 0)
     assert answer is not None, "Replace None with a number."
-    assert isinstance(answer, int), f"A number of pages is whole, not {answer!r}."
-    assert answer != unkept, "That many pages are needed, but vLLM keeps one for itself."
+    assert isinstance(answer, int), f"The number of pages is a whole number, not {answer!r}."
+    assert answer != unkept, "The requests need that many, but vLLM keeps one page for itself."
     assert answer not in (3 * DIGITS, 3 * DIGITS + 1), (
         "65 tokens would need three pages, but the last token is never fed."
     )
-    assert answer not in (DIGITS, DIGITS + 1), "That many are enough until the 33rd token of each digit."
+    assert answer not in (DIGITS, DIGITS + 1), "That is enough only until the 33rd token of each digit."
     assert answer == right, f"{answer} is {'more than needed' if answer > right else 'not enough'}."
     return f"{right} pages: two for each digit, and one that vLLM keeps."
 
@@ -51,15 +53,17 @@ def latency(answer):
     rate = recorded.vllm()["clients"][str(CLIENTS)]["tokens_per_second"]
     right = CLIENTS * PIXELS / rate
     assert answer is not None, "Replace None with a number."
-    assert isinstance(answer, (int, float)) and answer > 0, f"Seconds are a number above 0, not {answer!r}."
+    assert isinstance(answer, (int, float)) and answer > 0, (
+        f"The seconds are a number above 0, not {answer!r}."
+    )
 
     def close(number):
         return abs(answer / number - 1) < 0.02
 
     assert not close(right / 2), "Sixteen run, but the sixteen that wait are in the server too."
-    assert not close(PIXELS / rate), "It would take that long if the server worked for this client alone."
+    assert not close(PIXELS / rate), "That is how long it takes if the server works for this client alone."
     assert not close(right / PIXELS), "That is the time of one token."
     assert close(right), (
-        f"{CLIENTS} clients, {PIXELS} tokens each, {rate:,} tokens a second: not {answer:g} s."
+        f"{CLIENTS} clients, {PIXELS} tokens each, {rate:,} tokens a second: they do not take {answer:g} s."
     )
     return f"{CLIENTS} · {PIXELS} / {rate:,} = {right:.2f} s."

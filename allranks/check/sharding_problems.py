@@ -34,7 +34,7 @@ def plan(answer):
     """(stage, sequences in a micro-batch, GB on each GPU, seconds of a step) for 70B on 64 GPUs."""
     stage, microbatch, gigabytes, seconds = all_of(answer, 4, "stage, sequences, GB, seconds")
     assert stage in (0, 1, 2, 3) and microbatch in (1, 2, 4, 8), (
-        "Take stage 0, 1, 2 or 3, and micro-batches of 1, 2, 4 or 8 sequences."
+        "Choose stage 0, 1, 2 or 3, and micro-batches of 1, 2, 4 or 8 sequences."
     )
     capacity = hardware.accelerator("h100").memory
     here = held(stage, microbatch)
@@ -63,7 +63,7 @@ def plan(answer):
             here.states / 1e9: "Those are the states. What else is on a GPU in the middle of backward?",
             without_layers: "Two layers' weights and one layer's gradients are whole at the peak.",
             without_again: "Backward computes one layer again, and keeps what that layer needs.",
-            without_outputs: "The logits are activations, too: 128,256 numbers of 32 bits for each token.",
+            without_outputs: "That leaves out the logits: 128,256 numbers of 32 bits for each token.",
         },
     )
     parameters = transformer.parameters(LARGE)
@@ -72,13 +72,15 @@ def plan(answer):
         seconds,
         computing,
         {
-            sending: "That is what sending takes. Computing takes longer, and hides it.",
-            sending + computing: "Sending runs beside computing: the longer of the two counts.",
-            computing / 2: "The GPUs reach half of their peak.",
+            sending: "That is what sending takes; computing takes longer and hides it.",
+            sending + computing: (
+                "That adds both; sending runs beside computing, so only the longer counts."
+            ),
+            computing / 2: "That is at the GPUs' peak; they reach half of it.",
             transformer.step_flops(LARGE, SEQUENCES)
-            / peak: "Every layer's forward is computed a second time, in backward.",
+            / peak: "That leaves out recomputing: every layer's forward is computed again in backward.",
             transformer.training_flops(parameters, tokens, "full")
-            / peak: "With 8,192 tokens the products of attention count, too: they have no weights.",
+            / peak: "With 8,192 tokens, attention's products without weights count too.",
         },
     )
     return (
@@ -96,9 +98,9 @@ def four_times(answer):
         answer,
         "C",
         {
-            "A": f"That doubles the bytes, to {2 * once / 1e9:.1f} GB, and with one micro-batch, too.",
-            "B": "Smaller buckets make more messages of the same bytes in all: they cost latency.",
-            "D": "That message has one number for each parameter tensor: hundreds, where billions are sent.",
+            "A": f"That doubles the bytes to {2 * once / 1e9:.1f} GB, but with one micro-batch too.",
+            "B": "Smaller buckets send the same bytes in more messages; that costs only latency.",
+            "D": "That message has one number for each parameter tensor: hundreds, not billions.",
             "E": f"That adds {once / 2 / 1e9:.1f} GB once a step, however many micro-batches there are.",
         },
     )
@@ -121,14 +123,14 @@ def tied(answer):
         {
             ms(transformer.parameters(model)): "Those are all gradients. Only one is not averaged yet.",
             ms(shared, α=0): "Messages have a latency: a ring of 64 takes 126 rounds.",
-            right / 2: "In an all-reduce a ring passes everything on twice: sums, then results.",
+            right / 2: "In an all-reduce a ring passes everything on twice: first sums, then results.",
             ms(shared / 4): "A gradient in fp32 takes four bytes.",
             ms(shared / 2): "The gradients are in fp32: four bytes.",
             ms(shared, β=link.β / 8): "Links are sold by bits: 200 Gbit/s are 25 GB/s.",
             0: "The output layer's gradient is the first, but the embedding's part of the sum is the last.",
         },
     )
-    return f"{right:.1f} ms: the gradient that backward begins with is complete only at its end."
+    return f"{right:.1f} ms: the first gradient of backward is complete only at its end."
 
 
 @exercise
@@ -141,14 +143,18 @@ def beside_ddp(answer):
         right,
         {
             40 / states: "DDP averages in buckets, which hold all gradients a second time.",
-            40 / (states + buckets / 16): "The buckets are whole on every rank.",
-            40 / memory.zero_bytes(1, 16, 0, "fp32"): "Nothing is sharded there; the moments are.",
-            40 / (memory.zero_bytes(1, 16, 0, "fp32") + buckets): "The 16 ranks share the moments.",
-            40 / memory.zero_bytes(1, 16, 3, "fp32"): "Weights and gradients stay whole on every rank.",
+            40 / (states + buckets / 16): "That shards the buckets, which are whole on every rank.",
+            40 / memory.zero_bytes(1, 16, 0, "fp32"): "That shards nothing; the moments are sharded.",
+            40 / (memory.zero_bytes(1, 16, 0, "fp32") + buckets): (
+                "That leaves the moments whole; 16 ranks share them."
+            ),
+            40 / memory.zero_bytes(1, 16, 3, "fp32"): (
+                "That shards everything; weights and gradients stay whole on every rank."
+            ),
             40 / (memory.zero_bytes(1, 16, 1) + 2): "Everything is in fp32, and there is no copy in 16 bits.",
         },
     )
-    return f"{right:.1f} billion: of 12.5 bytes a parameter, 12 are whole on every rank."
+    return f"{right:.1f} billion: of 12.5 bytes a parameter, 12 are not sharded."
 
 
 @exercise
@@ -168,14 +174,14 @@ def out_of_the_node(answer):
             3 * collectives.ring_all_gather_bytes(1, 128) / (hybrid / 8): ranks,
             12: ranks,
             1.5: "Almost: on the ring of 128 a node passes on all but a 128th, and not all but a sixteenth.",
-            2 * right: "An all-reduce passes each slice on twice.",
+            2 * right: "That counts the all-reduce once; it passes each slice on twice.",
             right / 1.5: "Stage 3 gathers each weight twice, and reduces its gradient.",
-            1 / right: "Turn the fraction around.",
+            1 / right: "That is the inverse: turn the fraction around.",
         },
     )
     return (
-        f"{right:.2f} times: with replicas a node sends {1 - 1 / right:.0%} less, "
-        "and all eight of its GPUs share that."
+        f"{right:.2f} times: with replicas a node sends {1 - 1 / right:.0%} less, and all eight of its "
+        "GPUs share the sending."
     )
 
 
@@ -193,13 +199,13 @@ def peak(answer):
         answer,
         "B",
         {
-            "A": "Activations shrink with the sequences, and shorter ones have changed nothing.",
+            "A": "Activations shrink with the sequences, but shorter ones have changed nothing.",
             "C": f"Prefetching keeps one more layer whole: {layer:.1f} GB of weights.",
             "D": "Whole weights would be there after a step, too, and those bytes fall with the ranks.",
             "E": "After a step a GPU would then hold an eighth of the states, however many ranks there are.",
         },
     )
-    return "All weights and gradients are whole at the end of backward: 4 bytes a parameter, on any ranks."
+    return "All weights and gradients are whole at the end of backward: 4 bytes a parameter on any rank."
 
 
 @exercise
@@ -211,12 +217,13 @@ def host(answer):
         answer,
         right,
         {
-            60 / recipe.weights: "That fills the GPUs. The four slices of the rest share one host.",
+            60 / recipe.weights: "That fills the GPUs, but the four slices of the rest share one host.",
             4 * right: "Each GPU has its own slice, but all four slices are in the same host.",
-            384 / recipe.optimizer: "Gradients leave the GPU as well, and wait on the host.",
+            384 / recipe.optimizer: "Gradients leave the GPU as well and wait on the host.",
             384 / recipe.bytes_per_parameter: "The 16-bit weights stay on the GPUs.",
-            (384 + 4 * 60) / recipe.bytes_per_parameter: "Host and GPUs are not one pool: each "
-            "GPU has all weights, and no other states.",
+            (384 + 4 * 60) / recipe.bytes_per_parameter: (
+                "Host and GPUs are not one pool: each GPU holds all weights and no other states."
+            ),
         },
     )
     return f"{right:.1f} billion: the host is full, and each GPU uses {recipe.weights * right:.0f} of 60 GB."
@@ -235,10 +242,10 @@ def units(answer):
             right * 7 / 6: "That is all of their latency. One unit a layer has a seventh of it.",
             right * 2 / 3: "Each unit is gathered twice, and then its gradients are reduced.",
             right / 3: "A unit has three collectives in a step, not one.",
-            right * 2: "Gathers and reductions take 63 rounds; an all-reduce would take 126.",
+            right * 2: "That is for all-reduces of 126 rounds; gathers and reductions take 63.",
             right / rounds: "A ring of 64 ranks takes 63 rounds, and each has its latency.",
-            right / layers: "That is one layer of 32.",
-            right / 1e3: "Those are seconds.",
+            right / layers: "That is for one layer of 32.",
+            right / 1e3: "That is in seconds; give milliseconds.",
         },
     )
     return f"{right:.0f} ms, unless computing hides them: the bytes are the same."
@@ -255,12 +262,14 @@ def stopped(answer):
         "D",
         {
             "A": "bf16 has the range of fp32, and none of the gradients is 0.",
-            "B": "One process sums over no ranks, and its weights stop as well.",
-            "C": "Nothing overflows, so no step is skipped; and a smaller scale would not move the weights.",
+            "B": "One process sums over no ranks, yet its weights stop as well.",
+            "C": (
+                "Nothing overflows, so no step is skipped, and a smaller scale would not move the weights."
+            ),
             "E": "(10⁻⁴)² is far above the smallest number in bf16, and division by 0 would not be finite.",
         },
     )
-    return "An update of 0.0001 is below half the spacing at 0.1, 0.00024, and the sum rounds back."
+    return "An update of 0.0001 is below 0.00024, half the spacing at 0.1, so the sum rounds back."
 
 
 @exercise
@@ -279,8 +288,10 @@ def printed(answer):
             fit(1024, 0): "Those are the states alone. Which layers are whole while one computes?",
             2000: "That is the printed number, with 16-way model parallelism and the states alone.",
             on_64: "Stage 3 divides by all 1,024 ranks here.",
-            16 * on_64: "That is with 16-way model parallelism, which divides the whole layers, too.",
-            fit(1024, 2): "Beside the layer that computes, the next one is there, and gradients are made.",
+            16 * on_64: "That is with 16-way model parallelism, which also divides whole layers.",
+            fit(1024, 2): (
+                "Besides the layer that computes, the next one is whole, and so are the new gradients."
+            ),
             fit(1024, 4): "Two layers' weights and one layer's gradients are whole: six bytes a parameter.",
         },
     )

@@ -41,15 +41,17 @@ def fitting(answer):
         least = _least(costs, memory, stages, limit)
         got = answer(list(costs), list(memory), stages, limit)
         if least is None:
-            assert got is None, f"{given} should be None: no cut fits."
+            assert got is None, f"{given} should return None: no cut fits."
             continue
-        assert got is not None, f"{given} is None, and a cut with a slowest stage of {least} fits."
+        assert got is not None, f"{given} returned None, but a cut with a slowest stage of {least} fits."
         got = [list(stage) for stage in got]
-        assert list(itertools.chain(*got)) == costs, f"{given} has to be the costs, in their order, cut."
-        assert len(got) == stages and all(got), f"{given} should be {stages} lists, none of them empty."
+        assert list(itertools.chain(*got)) == costs, (
+            f"{given} should return the costs in their order, cut into stages."
+        )
+        assert len(got) == stages and all(got), f"{given} should return {stages} lists, none of them empty."
         cuts = list(itertools.accumulate(len(stage) for stage in got))[:-1]
         most = max(map(sum, _cut(memory, cuts)))
-        assert most <= limit, f"{given}: a stage needs {most} of memory, and {limit} is the limit."
+        assert most <= limit, f"{given}: a stage needs memory {most}, but the limit is {limit}."
         slowest = max(map(sum, got))
-        assert slowest == least, f"{given}: the slowest stage takes {slowest}, and {least} can be reached."
-    return "The fastest of the cuts that fit, and None where there is none."
+        assert slowest == least, f"{given}: the slowest stage takes {slowest}, but {least} is possible."
+    return "It returns the fastest cut that fits, and None where none does."

@@ -35,22 +35,23 @@ def objective(answer):
     for limit in LIMITS:
         plan, where = answer(limit), f"With {limit * 1e3:.0f} ms a token"
         assert isinstance(plan, tuple) and len(plan) == 2, (
-            f"{where}, return two numbers, (ranks, sequences), not {plan!r}."
+            f"{where}, expected two numbers, (ranks, sequences); got {plan!r}."
         )
         ranks, sequences = plan
-        assert ranks in (1, 2, 4, 8), f"{where}, copies of {ranks} ranks do not fill {GPUS} GPUs."
+        assert ranks in (1, 2, 4, 8), f"{where}, copies of {ranks} ranks do not fill {GPUS} GPUs evenly."
         assert _fits(ranks, sequences), (
-            f"{where}, {sequences} sequences do not fit beside the weights on {ranks}: ask `largest_batch`."
+            f"{where}, {sequences} sequences do not fit beside the weights on {ranks} ranks: use "
+            "`largest_batch`."
         )
         token, rate = _token(ranks, sequences), _rate(ranks, sequences)
         assert token <= limit, f"{where}, {plan} is too slow: a token takes {token * 1e3:.1f} ms."
         plans = ((t, b) for t in (1, 2, 4, 8) for b in BATCHES)
         best = max((p for p in plans if _fits(*p) and _token(*p) <= limit), key=lambda p: _rate(*p))
         assert rate >= _rate(*best), (
-            f"{where}, {plan} writes {rate:,.0f} tokens a second, and there is a plan that writes"
-            f" {_rate(*best):,.0f}. Did you count the copies?"
+            f"{where}, {plan} writes {rate:,.0f} tokens a second, but another plan writes "
+            f"{_rate(*best):,.0f}. Did you count the copies?"
         )
-    return "Eight ranks while tokens are urgent, and two copies of four where there is time."
+    return "Eight ranks when tokens are urgent, and two copies of four when there is time."
 
 
 def _data():
@@ -82,17 +83,17 @@ def two_d(answer):
     for rank, (y, sent) in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
         shape = (TOKENS, HIDDEN // 4)
         assert torch.is_tensor(y) and y.shape == shape, (
-            f"Rank {rank} has to return its slice of the output, {shape}, not {getattr(y, 'shape', y)}."
+            f"Rank {rank} returned {getattr(y, 'shape', y)}; expected its slice of the output, {shape}."
         )
         assert torch.allclose(y, right[rank], atol=1e-3), (
-            f"Rank {rank}'s slice is not that of one process."
-            " Which ranks hold partial sums of the same columns before GeLU, and which after `down`?"
+            f"Rank {rank}'s slice differs from one process's. Which ranks hold partial sums of the same "
+            "columns before GeLU, and which after `down`?"
         )
         assert sent <= enough, (
-            f"The output is right, but rank {rank} sends {sent:,.0f} bytes; {enough:,.0f} are enough:"
-            " gather and sum only in the group that needs it, and only the slice that it needs."
+            f"The output is right, but rank {rank} sends {sent:,.0f} bytes; {enough:,.0f} are enough: "
+            "gather and sum only within the group that needs it, and only its slice."
         )
     line = 4 * inference.stationary_elements(TOKENS, HIDDEN, INNER, 1, 4)
     return (
-        f"The slices of one process, with {enough:,.0f} bytes sent by each rank; 1D would send {line:,.0f}."
+        f"The slices equal one process's, and each rank sends {enough:,.0f} bytes; 1D would send {line:,.0f}."
     )

@@ -32,9 +32,9 @@ def build(answer):
             assert name in groups, f"Rank {rank} has no group {name!r}."
             right = next(list(group) for group in topology.groups(mesh, axes) if rank in group)
             assert sorted(groups[name]) == right, (
-                f"Group {name!r} of rank {rank} has the ranks {sorted(groups[name])}, not {right}."
+                f"Group {name!r} of rank {rank} has ranks {sorted(groups[name])}; expected {right}."
             )
-    return "Four groups on each of eight ranks, and each rank in the right ones."
+    return "All eight ranks have four groups, with the right members."
 
 
 def _pieces(groups):
@@ -83,7 +83,7 @@ def clip(answer):
                 f"Rank {rank} finds a norm of {got:.3f}; one process finds {norm:.3f}."
             )
             assert same, (
-                f"The norm is right, but with a limit of {limit:g} rank {rank}'s gradients are not those of "
-                "one process: they are scaled, in place, by limit/norm if that is below 1."
+                f"The norm is right, but with a limit of {limit:g} rank {rank}'s gradients differ from "
+                "one process's: scale them in place, by limit/norm if that is below 1."
             )
-    return "The norm of one process, and its gradients, on all eight ranks."
+    return "Norm and gradients equal one process's on all eight ranks."

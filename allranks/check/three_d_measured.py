@@ -21,11 +21,16 @@ def bubble(answer):
             schedules.bubble_of_ideal("one_f_one_b", STAGES, microbatches),
             "That is idle time over *working* time.",
         ),
-        (schedules.bubble_of_total("one_f_one_b", STAGES, BATCH), "The batch is shared by n/(t·p) replicas."),
+        (
+            schedules.bubble_of_total("one_f_one_b", STAGES, BATCH),
+            ("That gives each replica the whole batch; n/(t·p) replicas share it."),
+        ),
         (100 * expected, "A share is a number between 0 and 1."),
     ):
         assert abs(answer - wrong) > 2e-3 * wrong, hint
-    assert abs(answer / expected - 1) < 0.01, "(p−1)/(m+p−1), where m is the batch of one replica."
+    assert abs(answer / expected - 1) < 0.01, (
+        f"{answer:g} is not right: how many micro-batches does one replica have?"
+    )
     return f"{expected:.1%} of the time, with {microbatches} micro-batches in 64 stages."
 
 
@@ -37,11 +42,13 @@ def gigabytes_along_dp(answer):
     is_filled(answer)
     for factor, hint in (
         (PARTS, "That is for the whole model. A rank averages only the part that it holds."),
-        (8, "A part is an eighth of each layer *and* an eighth of the layers."),
-        (1 / 2, "An all-reduce is a reduce-scatter and an all-gather: that is one of them, or 1 byte each."),
+        (8, "A rank's part is an eighth of each layer *and* an eighth of the layers."),
+        (1 / 2, "That is only one half of the all-reduce, or 1 byte each."),
         (2, "That is 4 bytes for each gradient."),
-        (REPLICAS, "A rank sends twice its part, about, however many replicas there are."),
+        (REPLICAS, "However many replicas there are, a rank sends about twice its part."),
     ):
         assert abs(answer / (expected * factor) - 1) > 0.06, hint
-    assert abs(answer / expected - 1) < 0.06, "2 (d−1)/d of the bytes of a part, and a part is Ψ/(t·p)."
+    assert abs(answer / expected - 1) < 0.06, (
+        f"{answer:g} GB is not right: how large is a rank's part, and how often is it sent?"
+    )
     return f"{expected:.1f} GB, once a step, however many micro-batches there are."

@@ -26,10 +26,11 @@ def greedy(answer):
     expected, limit = logits.argmax(-1), 4 * 16 * TOKENS
     for rank, (tokens, nbytes) in enumerate(launch(on_rank, world_size=4, timeout=SECONDS)):
         assert torch.equal(torch.as_tensor(tokens).long(), expected), (
-            f"Rank {rank} says {torch.as_tensor(tokens).tolist()}; one process says {expected.tolist()}."
+            f"Rank {rank} returns {torch.as_tensor(tokens).tolist()}; one process returns "
+            f"{expected.tolist()}."
         )
         assert nbytes <= limit, (
-            f"The tokens are right, in messages of {nbytes:,} bytes; {limit} are enough. "
-            "What does a rank have to say about its own vocabulary entries?"
+            f"The tokens are right, but the messages have {nbytes:,} bytes; {limit} are enough. What does "
+            "a rank need to send about its own vocabulary entries?"
         )
-    return f"The tokens of one process, in messages of {nbytes} bytes instead of {4 * TOKENS * WORDS:,}."
+    return f"The tokens equal one process's, in messages of {nbytes} bytes instead of {4 * TOKENS * WORDS:,}."

@@ -21,14 +21,16 @@ def halo(answer):
         on_ranks = launch(on_rank, world_size=world_size, timeout=SECONDS, rules="nccl")
         for rank, (_, got) in enumerate(on_ranks):
             left, right = on_ranks[rank - 1][0], on_ranks[(rank + 1) % world_size][0]
-            assert got is not None and len(got) == 2, "Return two tensors: what came from left and right."
+            assert got is not None and len(got) == 2, (
+                "Return two tensors: what came from the left and from the right."
+            )
             for way, edge, expected in (("left", got[0], left[-1:]), ("right", got[1], right[:1])):
                 edge = torch.as_tensor(edge).flatten()
                 assert torch.equal(edge, expected), (
-                    f"With {world_size} ranks, rank {rank} has {edge.tolist()} from the {way}, "
-                    f"not {expected.tolist()}."
+                    f"With {world_size} ranks, rank {rank} has {edge.tolist()} from the {way}; expected "
+                    f"{expected.tolist()}."
                 )
-    return "Rings of 2, 3 and 4 ranks, and nobody waits for a send."
+    return "Right on rings of 2, 3 and 4 ranks, and no rank waits for a send."
 
 
 @exercise

@@ -49,17 +49,17 @@ def clip(answer):
         before, after = launch(on_rank, max_norm, world_size=world_size, timeout=SECONDS)[0]
         expected = before * min(1, max_norm / before.norm().item())
         assert max_norm > before.norm() or not torch.equal(before, after), (
-            f"A gradient of norm {before.norm():.2f} has to become one of norm {max_norm}; it is as it was."
+            f"A gradient of norm {before.norm():.2f} should be scaled to norm {max_norm}; it is unchanged."
         )
         ratio = after / before
         ratio = ratio[before.abs() > 1e-6]
         assert ratio.max() - ratio.min() < 1e-3, (
             f"With {world_size} ranks the slices are scaled by different factors, from {ratio.min():.2f} "
-            f"to {ratio.max():.2f}: each rank knows the norm of its own part only."
+            f"to {ratio.max():.2f}: each rank knows only the norm of its own part."
         )
         assert torch.allclose(after, expected, rtol=1e-3, atol=1e-7), (
-            f"With {world_size} ranks a gradient of norm {before.norm():.2f}, to be clipped at {max_norm:g}, "
-            f"has norm {after.norm():.2f} afterwards."
+            f"With {world_size} ranks, a gradient of norm {before.norm():.2f} clipped at {max_norm:g} has "
+            f"norm {after.norm():.2f}."
         )
     return "Whatever the number of ranks, the gradient is clipped as one process would clip it."
 
@@ -67,7 +67,7 @@ def clip(answer):
 @exercise
 def keep(answer):
     """`answer`: a Zero3 that keeps the weights from forward to backward, and gathers once a step."""
-    assert isinstance(answer, type), "Give the class itself."
+    assert isinstance(answer, type), "Pass the class itself, not an instance."
     batches = digits()[: 8 * STEPS].split(8)
 
     def on_rank():
@@ -90,13 +90,11 @@ def keep(answer):
     for losses, counted, left, units, elements in launch(on_rank, world_size=4, timeout=SECONDS):
         gathers = counted.calls["all_gather"]
         assert torch.allclose(torch.tensor(losses), serial, rtol=1e-4), (
-            "The losses are not those of one process: "
-            f"{losses[-1]:.3f} at step {STEPS}, where they should be {serial[-1]:.3f}."
+            f"The losses differ from one process's: {losses[-1]:.3f} at step {STEPS}; expected "
+            f"{serial[-1]:.3f}."
         )
-        assert gathers == units, (
-            f"With {units} units it gathers {gathers} times a step; once for each is enough."
-        )
-        assert left == 0, f"After the step there are still {left:,} bytes of whole weights on a rank."
+        assert gathers == units, f"With {units} units it gathers {gathers} times a step; once each is enough."
+        assert left == 0, f"After the step a rank still holds {left:,} bytes of whole weights; expected none."
         assert counted.sent == memory.zero_sent_bytes(elements, 4, 3, "fp32", resharded=False), (
             f"It sends {counted.sent:,.0f} bytes a step, not the bytes of one gather and one reduce-scatter."
         )

@@ -32,7 +32,7 @@ def _by_hand_on_rank(gradient_of):
         if mine is None or mine.shape != right.shape:
             verdicts.append("nothing" if mine is None else f"shape {tuple(mine.shape)}")
         else:
-            verdicts.append("" if torch.allclose(mine, right, atol=1e-5) else "wrong numbers")
+            verdicts.append("" if torch.allclose(mine, right, atol=1e-5) else "the wrong numbers")
     return verdicts, [tuple(right.shape) for right in expected]
 
 
@@ -41,5 +41,5 @@ def by_hand(answer):
     """`answer(kind, gradient, x, weight)` is B or W of y = x @ weight.T, x with any dims before the last."""
     for verdicts, shapes in launch(_by_hand_on_rank, answer, world_size=2, timeout=20):
         for kind, verdict, shape in zip("BW", verdicts, shapes, strict=True):
-            assert not verdict, f'"{kind}" gives {verdict}; it has the shape {shape} here.'
-    return "Both are what autograd computes, and neither needs the other."
+            assert not verdict, f'"{kind}" gives {verdict}; the shape should be {shape} here.'
+    return "Both equal what autograd computes, and neither needs the other."

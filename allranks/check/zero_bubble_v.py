@@ -52,11 +52,11 @@ def _trains(schedule):
 
 
 def _schedule(rows):
-    assert len(rows) == STAGES, f"There are {len(rows)} rows; each of the {STAGES} ranks has one."
+    assert len(rows) == STAGES, f"There are {len(rows)} rows; expected {STAGES}, one for each rank."
     orders = []
     for rank, row in enumerate(rows):
         words = [re.fullmatch(r"(F|B|W|BW)(\d+)", word) for word in row.split()]
-        assert all(words), f"Rank {rank}: write F0, B0, W0 or BW0, the number is that of the micro-batch."
+        assert all(words), f"Rank {rank}: write F0, B0, W0 or BW0, with the number of the micro-batch."
         orders.append(tuple(schedules.Operation(word[1], int(word[2]), rank) for word in words))
     return schedules.Schedule("yours", STAGES, MICROBATCHES, 1, tuple(orders))
 
@@ -68,13 +68,15 @@ def puzzle(answer):
     try:
         schedules.check(made)
     except ValueError as wrong:
-        raise AssertionError(f"Not legal: {wrong}.") from None
+        raise AssertionError(f"The schedule is not legal: {wrong}.") from None
     timeline = simulate(made)
     for rank, held in enumerate(timeline.peak_activations):
-        assert held <= ROOM, f"Rank {rank} holds {held:g} micro-batches at once, and has room for {ROOM}."
+        assert held <= ROOM, f"Rank {rank} holds {held:g} micro-batches at once; it has room for {ROOM}."
     idle = round(max(timeline.spans) - timeline.ideal)
-    assert idle <= SEARCHED, f"Legal, and the bubble is {idle}. The first target is {SEARCHED}."
-    assert _trains(made), "Legal, but three ranks that run it get other gradients than one process."
+    assert idle <= SEARCHED, (
+        f"The schedule is legal, and its bubble is {idle}. The first target is {SEARCHED}."
+    )
+    assert _trains(made), "The schedule is legal, but on three ranks the gradients differ from one process's."
     if idle > LEAST:
         return f"A bubble of {idle}, and three ranks train with it. The second target is {LEAST}."
     return f"A bubble of {idle}, and three ranks train with it. No order has a smaller one."
@@ -90,6 +92,8 @@ def dualpipe(answer):
         times = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
         expected = schedules.bubble_seconds("dualpipe", p, **times)
         mixed = (p / 2 - 1) * (forward + input_grad + weight_grad + input_grad - 3 * weight_grad)
-        assert p == 2 or abs(found - mixed) > 1e-9, f"{given} took one paper's B for the other's."
-        assert abs(found - expected) < 1e-9, f"{given} is {expected:g}, not {found:g}."
+        assert p == 2 or abs(found - mixed) > 1e-9, (
+            f"{given} took one paper's B for the other's: does B include W?"
+        )
+        assert abs(found - expected) < 1e-9, f"{given} should be {expected:g}, not {found:g}."
     return "(p/2 - 1)(T_F + 2T_B - T_W)."

@@ -46,14 +46,14 @@ def detached(x, up, down):
         (check.constants, (32, 4), "✗ Without dropout, the product with V"),
         (check.constants, (32, 1), "✗ d is not 1"),
         (check.feed_forward, free, "✓ 10 sbh instead of 18"),
-        (check.feed_forward, plain, "✗ It keeps 18 sbh, as before"),
-        (check.feed_forward, all_of_it, "✗ On rank 0, with b, s, h = 2, 16, 32, it keeps 2 sbh, less than"),
-        (check.feed_forward, too_late, "✗ On rank 0, with b, s, h = 2, 16, 32, 3.5 forwards"),
+        (check.feed_forward, plain, "✗ It still keeps 18 sbh: the"),
+        (check.feed_forward, all_of_it, "✗ On rank 0, with b, s, h = 2, 16, 32, it keeps only 2 sbh"),
+        (check.feed_forward, too_late, "✗ On rank 0, with b, s, h = 2, 16, 32, it takes 3.5 forwards"),
         (check.feed_forward, lambda x, up, down: None, "✗ On rank 0, with b, s, h = 2, 16, 32, the function"),
         (
             check.feed_forward,
             lambda x, up, down: x,
-            "✗ On rank 0, with b, s, h = 2, 16, 32, the output is not",
+            "✗ On rank 0, with b, s, h = 2, 16, 32, the output differs",
         ),
         (
             check.feed_forward,
@@ -61,7 +61,7 @@ def detached(x, up, down):
             "✗ On rank 0, with b, s, h = 2, 16, 32, the output has",
         ),
         (check.feed_forward, without_graph, "✗ On rank 0, with b, s, h = 2, 16, 32, backward cannot go"),
-        (check.feed_forward, detached, "✗ On rank 0, with b, s, h = 2, 16, 32, the gradients are not"),
+        (check.feed_forward, detached, "✗ On rank 0, with b, s, h = 2, 16, 32, the gradients differ"),
         (check.feed_forward, lambda x, up, down: 1 / 0, "✗ Your function did not finish: rank"),
     ],
 )

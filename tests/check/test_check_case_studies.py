@@ -13,12 +13,12 @@ RIGHT = 0.38 * 989.4e12 * 512 * 24 * 86_400 / (6 * 13.7e9) / 1e12
     [
         (RIGHT, "✓ 4.86 trillion"),
         (4.9, "✓"),
-        (1e12 * RIGHT, "✗ The answer is in trillions"),
-        (RIGHT * 30 / 24, "✗ That is a month in which nothing fails"),
-        (RIGHT / 4, "✗ Those are the days that you lose"),
-        (RIGHT / 0.38, "✗ The GPUs do not reach their peak"),
+        (1e12 * RIGHT, "✗ Give the answer in trillions"),
+        (RIGHT * 30 / 24, "✗ That is a month without failures"),
+        (RIGHT / 4, "✗ Those are the tokens of the days"),
+        (RIGHT / 0.38, "✗ That is at the GPUs' peak; they reach"),
         (3 * RIGHT, "✗ The backward pass counts too"),
-        (5.2, "✗ 5.2 trillion is not it"),
+        (5.2, "✗ 5.2 trillion is not right: how"),
         (None, "✗ Replace None with a number"),
     ],
 )

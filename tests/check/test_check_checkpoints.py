@@ -35,15 +35,15 @@ def own_block(order, consumed, batch, rank, ranks):
         (chunks, "✓ Each row is read once"),
         (strides, "✓ Each row is read once"),
         (own_shard, "✓ Each row is read once"),  # the stride of a shared order: the same rows
-        (from_the_start, "12 rows were read again"),
+        (from_the_start, "12 rows were read twice: begin"),
         (own_block, "were left out"),
         (lambda order, consumed, batch, rank, ranks: order[consumed : consumed + batch], "each should get 3"),
         (
             lambda order, consumed, batch, rank, ranks: order[consumed : consumed + 3],
             "two ranks got the same",
         ),
-        (lambda order, consumed, batch, rank, ranks: consumed + rank, "not a number"),
-        (lambda order, consumed, batch, rank, ranks: None, "None came back"),
+        (lambda order, consumed, batch, rank, ranks: consumed + rank, "a number; return"),
+        (lambda order, consumed, batch, rank, ranks: None, "None; return a"),
         (None, "✗"),
     ],
 )

@@ -15,10 +15,10 @@ def one_bit(total, size=None, left=None):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (one_bit, "✓ One bit for each element"),
-        (lambda t: one_bit(t, left=torch.zeros_like), "something is lost for good"),
-        (lambda t: one_bit(t, size=lambda t: t.abs().max()), "which size is best"),
-        (lambda t: one_bit(t, size=lambda t: t.abs().median()), "which size is best"),
+        (one_bit, "✓ It sends one bit for each element"),
+        (lambda t: one_bit(t, left=torch.zeros_like), "what is left do not add up"),
+        (lambda t: one_bit(t, size=lambda t: t.abs().max()), "which size makes it"),
+        (lambda t: one_bit(t, size=lambda t: t.abs().median()), "which size makes it"),
         (lambda t: (t, torch.zeros_like(t)), "one size for all"),
         (lambda t: (-one_bit(t)[0], t + one_bit(t)[0]), "wrong sign"),
         (lambda t: t, "✗"),
@@ -33,10 +33,10 @@ def test_one_bit(capsys, answer, said):
     "answer, said",
     [
         (48, "✓ 48 %"),
-        (0.48, "As a share"),
+        (0.48, "a share; give"),
         (32, "Almost"),
         (16, "leaves the indices out"),
-        (96, "twice around the ring"),
+        (96, "around the ring twice"),
         (0.5, "✗"),
         (None, "None"),
     ],

@@ -26,8 +26,8 @@ def contiguous(sequence, ranks):
         (contiguous, "times the mean"),
         (lambda sequence, ranks: [range(rank, sequence, ranks) for rank in range(ranks)], "nearly equal"),
         (lambda sequence, ranks: [range(sequence)] * ranks, "exactly once"),
-        (lambda sequence, ranks: contiguous(sequence, ranks)[:1], "not one for each rank"),
-        (lambda sequence, ranks: [range(sequence)] + [[]] * (ranks - 1), "tokens."),
+        (lambda sequence, ranks: contiguous(sequence, ranks)[:1], "one for each rank"),
+        (lambda sequence, ranks: [range(sequence)] + [[]] * (ranks - 1), "tokens; expected"),
         (lambda sequence, ranks: None, "cannot be checked"),
     ],
 )

@@ -14,13 +14,13 @@ HERE = check.cost_of_a_collective
     [
         (HERE.crossover, 13_464_000, "✓ 13.5 MB"),
         (HERE.crossover, 1_530_000, "✗ That is α/β"),
-        (HERE.crossover, 13.464, "✗ In bytes"),
-        (HERE.crossover, 1e9, "✗ 1,000,000,000 bytes cost"),
+        (HERE.crossover, 13.464, "✗ Give the answer in bytes"),
+        (HERE.crossover, 1e9, "✗ At 1,000,000,000 bytes the two times differ"),
         (HERE.buckets, 15.66, "✓ 16 times"),
         (HERE.buckets, 39.77, "✗ That is with Simple for both"),
-        (HERE.buckets, 300, "✗ 300 times the latency"),
-        (HERE.buckets, 1 / 15.66, "✗ That is how many times"),
-        (HERE.buckets, 7, "✗ Not 7 times"),
+        (HERE.buckets, 300, "✗ The latency is 300 times"),
+        (HERE.buckets, 1 / 15.66, "✗ That is the inverse: how"),
+        (HERE.buckets, 7, "✗ 7 times is not right: how"),
         (HERE.between_nodes, 0.1875, "✓ 0.1875"),
         (HERE.between_nodes, 1.5, "✗ That is what a whole node sends"),
         (HERE.between_nodes, 1.9375, "✗ That is a flat ring"),
@@ -66,14 +66,14 @@ def test_a_chain_that_waits_takes_too_many_rounds(capsys):
     def waits(t, k, transfer):
         along(t, k, transfer, wait=True)
 
-    assert "it can pass a piece on while the next one comes" in verdict(capsys, HERE.chain, waits)
+    assert "can pass a piece on while it receives" in verdict(capsys, HERE.chain, waits)
 
 
 def test_a_chain_that_forgets_a_piece_is_wrong(capsys):
     def forgets(t, k, transfer):
         along(t, k, transfer, last=k == 1)
 
-    assert "12 of 48 elements of rank 1 are not rank 0's" in verdict(capsys, HERE.chain, forgets)
+    assert "12 of 48 elements on rank 1 differ from rank 0's." in verdict(capsys, HERE.chain, forgets)
 
 
 def test_a_star_is_no_chain(capsys):
@@ -84,4 +84,4 @@ def test_a_star_is_no_chain(capsys):
         for other in range(1, p):
             transfer(out=t, to=other)
 
-    assert "sends to rank 2, not to the next one" in verdict(capsys, HERE.chain, star)
+    assert "sends to rank 2; expected the next rank" in verdict(capsys, HERE.chain, star)

@@ -41,10 +41,10 @@ def mean_of_means(model, microbatches, ink_loss):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (right, "✓ The gradient of all ink"),
-        (not_times_the_ranks, "DDP divides by the number of ranks"),
+        (right, "✓ The gradient is that of all ink"),
+        (not_times_the_ranks, "DDP also divides by the number of ranks"),
         (loud, "✗ The gradient is right, but 3 times"),
-        (mean_of_means, "a pixel of ink has to count the same"),
+        (mean_of_means, "ranks with micro-batches of 1, 2 and"),
         (lambda model, microbatches, ink_loss: None, "some parameters have no gradient"),
         (None, "✗"),
     ],

@@ -34,9 +34,9 @@ class Never(Reducer):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (Reducer, "✓ Right in either order"),
+        (Reducer, "✓ The gradients are right in either order"),
         (Eager, "an all-reduce adds whatever the ranks send"),
-        (AtTheEnd, "the first bucket has to be sent before the second is ready"),
+        (AtTheEnd, "first bucket has to leave before the second"),
         (Never, "✗ Rank 0 gets"),
         (None, "✗"),
     ],
@@ -51,7 +51,7 @@ def test_any_order(capsys, answer, said):
         (45, "✓ 45 ms"),
         (15, "the last bucket alone"),
         (35, "Almost"),
-        (115, "when all is done"),
+        (115, "when everything is done"),
         (1, "✗"),
         (None, "None"),
     ],

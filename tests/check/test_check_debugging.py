@@ -31,20 +31,20 @@ def test_what_the_tool_says_of_the_rooms_is_true_and_not_always_the_answer():
     [
         (checks.first_room, (2, 11), "✓ Rank 2, line 11"),
         (checks.first_room, (0, 6), "two others did"),
-        (checks.first_room, (2, 6), "where the others stand"),
-        (checks.first_room, (2, 16), "that nobody else did"),
+        (checks.first_room, (2, 6), "The others are at line"),
+        (checks.first_room, (2, 16), "did nothing that the"),
         (checks.second_room, (2, 15), "✓ Rank 2, line 15"),
         (checks.second_room, (1, 6), "follow the chain"),
         (checks.second_room, (0, 10), "who else is in that column"),
         (checks.second_room, (2, 6), "last call"),
         (checks.second_room, (4, 15), "not one of the four"),
         (checks.third_room, (1, 10), "✓ Rank 1, line 10"),
-        (checks.third_room, (0, 13), "lines are not"),
-        (checks.third_room, (1, 11), "second call of the two"),
-        (checks.third_room, (1, 13), "or nothing"),
+        (checks.third_room, (0, 13), "the same lines"),
+        (checks.third_room, (1, 11), "the second of the two"),
+        (checks.third_room, (1, 13), "same number, or"),
         (checks.third_room, (None, None), "Replace None with a number"),
         (checks.third_room, None, "Give a rank and a line"),
-        (checks.third_room, ("1", 10), "not a number"),
+        (checks.third_room, ("1", 10), "not the number of a"),
     ],
 )
 def test_rooms(capsys, check, answer, said):
@@ -94,13 +94,13 @@ def on_one_rank(named):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (by_bytes, "✓ The ranks agree"),
+        (by_bytes, "✓ All ranks return the same list of"),
         (by_mean, "NaN equals NaN"),
-        (with_rank_0, "All ranks have to return the same"),
+        (with_rank_0, "All ranks return the same list, even"),
         (in_place, "have changed"),
         (on_one_rank, "did not finish"),
         (lambda named: None, "returns nothing"),
-        (lambda named: sorted(named), "where [] differ"),
+        (lambda named: sorted(named), "expected []. All ranks return the same"),
         (None, "✗"),
     ],
 )

@@ -14,10 +14,10 @@ from allranks.check import dtensor
         ((Shard(0), Replicate(), Replicate()), "holds 1 of up"),
         ((Replicate(), Shard(0), Shard(1)), "the products need"),
         ((Shard(0), Shard(1), Shard(0)), "the products need"),
-        ((Replicate(), Shard(2), Shard(0)), "dims 0 and 1"),
+        ((Replicate(), Shard(2), Shard(0)), "only 0 and 1"),
         ((Partial(), Shard(1), Shard(0)), "pending sum"),
-        ((Replicate(), "columns", Shard(0)), "a placement is"),
-        ((Replicate(), Shard(1)), "Three placements"),
+        ((Replicate(), "columns", Shard(0)), "a placement, for"),
+        ((Replicate(), Shard(1)), "placements: of x"),
         (None, "None"),
     ],
 )

@@ -48,6 +48,6 @@ def test_a_bias_is_that_of_all_tokens(capsys):
     alone = verdict(capsys, expert_balance.nudge, lambda *given: step(*given, reduce=False))
     assert "different biases" in alone
     other = verdict(capsys, expert_balance.nudge, lambda bias, chosen, rate: step(bias, chosen, -rate))
-    assert "other way" in other
+    assert "way round: the" in other
     assert "one process" in verdict(capsys, expert_balance.nudge, lambda bias, chosen, rate: bias)
     assert "returns nothing" in verdict(capsys, expert_balance.nudge, lambda bias, chosen, rate: None)

@@ -72,7 +72,7 @@ def over_two_ranks(gradient, of_expert, same):
         (left_alone, "unchanged"),
         (mean_of_the_copies, "twice too large"),
         (sum_of_the_copies, "is a sum"),
-        (divided_alone, "is not that of the mean loss"),
+        (divided_alone, "is not the gradient of the mean loss"),
         (over_two_ranks, "gradient of the gate"),
     ],
 )

@@ -9,14 +9,14 @@ from allranks.check import failures as checks
 @pytest.mark.parametrize(
     "answer, said",
     [
-        ((58.8, 0.0398), "✓ Every 59 minutes, and 4.0% are lost"),
+        ((58.8, 0.0398), "✓ A checkpoint every 59 minutes; 4.0% of the time is lost."),
         ((58.5, 0.04), "✓"),
         ((20.8, 0.04), "1024 GPUs are 128 machines"),
         ((3528, 0.04), "in seconds"),
-        ((41.6, 0.04), "√(2cM)"),
-        ((58.8, 0.034), "restart is missing"),
+        ((41.6, 0.04), "Young's formula in seconds"),
+        ((58.8, 0.034), "out the restart: 10"),
         ((58.8, 3.98), "in per cent"),
-        ((58.8, 0.05), "0.05 is not it"),
+        ((58.8, 0.05), "0.05 is not right"),
         ((None, None), "None"),
     ],
 )
@@ -41,7 +41,7 @@ def counted(keep, ends=True):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (counted(lambda done, every: done // every * every), "✓ What is trained"),
+        (counted(lambda done, every: done // every * every), "✓ The steps trained"),
         (counted(lambda done, every: done), "Of 10 steps, saved after every 4, 8 are kept"),
         (counted(lambda done, every: 0), "Of 10 steps, saved after every 4, 8 are kept"),
         (counted(lambda done, every: max(0, done - 1) // every * every), "loses nothing"),
@@ -58,10 +58,10 @@ def test_steps_trained(capsys, answer, said):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        ((4, 179), "✓ A copy every 4 minutes, a file every 179"),
-        ((4, 40), "one failure in 20 only"),
-        ((4, 100), "not it for the files"),
-        ((10, 179), "not it for the copies"),
+        ((4, 179), "✓ A copy every 4 minutes and a file every 179"),
+        ((4, 40), "Only one failure in 20"),
+        ((4, 100), "not right for the files"),
+        ((10, 179), "not right for the copies"),
         ((None, None), "None"),
     ],
 )

@@ -15,10 +15,13 @@ def product(sizes, left_out):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (lambda sizes, cut: product(sizes, ("pp", *cut)), "✓ Four meshes"),
-        (product, "✗ On {'pp': 2, 'dp': 2, 'cp': 2, 'tp': 2}, for a parameter that no axis cuts: the stages"),
-        (lambda sizes, cut: product(sizes, ("pp",)), "that cp and tp cuts, 2 ranks hold the same, not 8"),
-        (lambda sizes, cut: sizes["dp"], "8 ranks hold the same, not 2"),
+        (lambda sizes, cut: product(sizes, ("pp", *cut)), "✓ Every copy is"),
+        (product, "✗ On {'pp': 2, 'dp': 2, 'cp': 2, 'tp': 2}, for a parameter cut by no axis: the stages"),
+        (
+            lambda sizes, cut: product(sizes, ("pp",)),
+            "cut by cp and tp, 2 ranks hold the same part, not 8",
+        ),
+        (lambda sizes, cut: sizes["dp"], "8 ranks hold the same part, not 2"),
         (lambda sizes, cut: None, "✗ The function returns nothing yet; it should return a number of ranks"),
     ],
 )
@@ -30,11 +33,11 @@ def test_the_copies_of_a_parameter(capsys, answer, said):
     "answer, said",
     [
         (2, "✓ 2 ranks"),
-        (8, "✗ dp has 8 ranks, but ep borrows from dp too"),
-        (64, "✗ That is for a parameter that is whole"),
+        (8, "✗ dp has 8 ranks, but ep borrows from"),
+        (64, "✗ That is for a parameter that no axis"),
         (16, "✗ That is for a matrix that tp cuts"),
         (32, "✗ That many ranks hold *different* experts"),
-        (5, "✗ 5 is not it"),
+        (5, "✗ 5 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -12,11 +12,11 @@ from allranks.check import frameworks as checks
     [
         ((3, 7, 11, 15), "✓ Ranks 3, 7, 11, 15"),
         ([15, 11, 7, 3], "✓"),
-        ((8, 9, 10, 11), "other weights: tp"),
+        ((8, 9, 10, 11), "hold other parts"),
         ((11, 27), "other layers"),
-        ((3, 7, 15), "in its own group"),
+        ((3, 7, 15), "to its own group"),
         ((3, 7, 11, 15, 19, 23, 27, 31), "second stage"),
-        ((3, 11), "4 replicas"),
+        ((3, 11), "4 ranks, one for each replica"),
         ((8, 11, 12, 15), "steps over tp groups"),
         (None, "None"),
         (11, "✗"),
@@ -47,10 +47,10 @@ def without(name):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (degrees, "✓ The same groups"),
-        (without("tensor_parallel_degree"), "torchtitan refuses it"),
+        (degrees, "✓ Both have the same groups"),
+        (without("tensor_parallel_degree"), "torchtitan refuses"),
         (without("data_parallel_shard_degree"), "✓"),
-        (without("data_parallel_replicate_degree"), "torchtitan refuses it"),
+        (without("data_parallel_replicate_degree"), "torchtitan refuses"),
         (lambda flags, ranks: {"tensor_parallel_degree": 2}, "give both degrees"),
         (lambda flags, ranks: {}, "rank 0's tp group is (0,)"),
         (lambda flags, ranks: {"tp_degree": 2}, "is not known"),

@@ -12,7 +12,7 @@ from allranks.check import fsdp_in_practice as checks
         ((4, 16), "✓ 13 GB of states on a GPU"),
         ((8, 8), "✗ With 8 shards a GPU holds 26.0 GB"),
         ((1, 64), "✗ 3.2 GB fit"),
-        ((2, 16), "✗ 2 × 16 are 32 GPUs"),
+        ((2, 16), "✗ 2 × 16 is 32 GPUs; expected"),
         (None, "✗ Replace None with (replicas, shards)"),
         (7, "✗"),
     ],
@@ -27,7 +27,7 @@ def test_mesh(capsys, answer, said):
         (3 / 4, "✓ 0.75 of the bytes"),
         (2 / 3, "✗ That is the share if weights are gathered twice"),
         (1 / 2, "✗ Only the weights travel in bf16"),
-        (1, "✗ Four ranks or two"),
+        (1, "is not right: how"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -26,13 +26,13 @@ def as_torch(stages, microbatches):
     "one_check, answer, said",
     [
         (gpipe.paper_order, paper_order, "✓"),
-        (gpipe.paper_order, as_torch, "the last comes first"),
+        (gpipe.paper_order, as_torch, "the last should come first"),
         (gpipe.paper_order, backwards_first, "✗ With 1 stages and 1 micro-batches: rank 0"),
         (gpipe.paper_order, lambda stages, microbatches: None, "returns nothing yet"),
-        (gpipe.enough, 133, "✓ 133 micro-batches: 5.00%"),
+        (gpipe.enough, 133, "✓ 133 micro-batches leave 5.00%"),
         (gpipe.enough, 140, "✗ That is 5 % of the *ideal* time"),
         (gpipe.enough, 32, "still idle 17.9%"),
-        (gpipe.enough, 200, "but fewer are, too"),
+        (gpipe.enough, 200, "but so are fewer"),
         (gpipe.enough, None, "✗ Replace None with a number"),
     ],
 )

@@ -120,7 +120,7 @@ def stuck():
 
 
 @pytest.mark.parametrize(
-    "answer, hint", [(print, "have to be functions that a cell defines"), (None, "is a f")]
+    "answer, hint", [(print, "should be functions that a cell defines"), (None, "is a f")]
 )
 def test_a_main_that_is_not_from_a_cell(capfd, answer, hint):
     assert hint in verdict(capfd, "main", answer, ANSWERS["my_device"])

@@ -18,11 +18,11 @@ def noise_scale(gradients, size, less=1, times=True, without=True):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (noise_scale, "✓ The noise scale of a step"),
-        (lambda g, b: noise_scale(g, b, 0, False, False), "still the function of the exercise"),
+        (noise_scale, "✓ This is the noise scale of a step"),
+        (lambda g, b: noise_scale(g, b, 0, False, False), "still the function given in the exercise"),
         (lambda g, b: noise_scale(g, b, without=False), "still contains noise"),
-        (lambda g, b: noise_scale(g, b) / b, "the noise of one example is larger"),
-        (lambda g, b: noise_scale(g, b) * (len(g) - 1) / len(g), "one less than there are samples"),
+        (lambda g, b: noise_scale(g, b) / b, "examples; one example is noisier"),
+        (lambda g, b: noise_scale(g, b) * (len(g) - 1) / len(g), "the number of samples minus one"),
         (lambda g, b: 1.0, "✗ With 8 gradients of 4 examples, 32 in all"),
         (lambda g, b: None, "✗"),
         (None, "✗"),
@@ -72,9 +72,9 @@ def whole_tensors(weights, gradients, rate):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (lars, "✓ Whole lengths from pieces, for 24 bytes"),
+        (lars, "✓ Whole lengths from pieces, with one call of 24 bytes."),
         (of_pieces, "✗ The steps of tensor"),
-        (roots_first, "squares add over ranks where lengths do not"),
+        (roots_first, "squares add up over ranks, lengths do not"),
         (two_calls, "took 2 collectives; one is enough"),
         (whole_tensors, "24 are enough"),
         (lambda weights, gradients, rate: weights[:0], "✗"),

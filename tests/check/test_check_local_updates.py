@@ -22,12 +22,12 @@ def wrong(**how):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (outer, "✓ The outer step of DiLoCo"),
-        (wrong(sign=-1), "move away from those of the ranks"),
+        (outer, "✓ This is DiLoCo's outer step"),
+        (wrong(sign=-1), "weights move away from the ranks'"),
         (wrong(average=True), "plain average"),
-        (wrong(look_ahead=False), "without Nesterov's look ahead"),
-        (wrong(lost=True), "The new momentum is not"),
-        (lambda start, ends, *_: (ends[0], start), "not those of torch.optim.SGD"),
+        (wrong(look_ahead=False), "without Nesterov's look-ahead"),
+        (wrong(lost=True), "The new momentum is wrong"),
+        (lambda start, ends, *_: (ends[0], start), "differ from torch.optim.SGD's"),
         (lambda *_: None, "✗"),
         (None, "✗"),
     ],
@@ -43,8 +43,8 @@ def test_outer_step(capsys, answer, said):
         (0.14, "gigabytes"),
         (4.48, "16 bits"),
         (56, "every step"),
-        (5.6, "Gbit a step"),
-        (3, "is not it"),
+        (5.6, "Gbit per step; a"),
+        (3, "is not right"),
         (None, "None"),
     ],
 )

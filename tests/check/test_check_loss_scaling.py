@@ -69,4 +69,4 @@ def test_an_average_divides_on_both_sides_of_the_sum(capsys):
     for before in (lambda p: 1, lambda p: p, lambda p: p**0.5):
         assert "as their mean" in verdict(capsys, HERE.average, dividing(before))
     assert "32 bytes" in verdict(capsys, HERE.average, in_fp32)
-    assert "not talked" in verdict(capsys, HERE.average, lambda t: None)
+    assert "ranks did not" in verdict(capsys, HERE.average, lambda t: None)

@@ -32,9 +32,9 @@ def gathered(part):
     "answer, said",
     [
         (on_columns, "✓ Six sums"),
-        (lambda part: on_columns(part, gram=False), "only a part"),
-        (lambda part: on_columns(part, norm=False), "only a part"),
-        (orthonormalise, "none of them saw the others"),
+        (lambda part: on_columns(part, gram=False), "only in part?"),
+        (lambda part: on_columns(part, norm=False), "only in part?"),
+        (orthonormalise, "without seeing the others"),
         (gathered, "sums are enough"),
         (lambda part: on_columns(part)[:, :3], "✗"),
         (None, "✗"),
@@ -46,7 +46,14 @@ def test_on_columns(capsys, answer, said):
 
 @pytest.mark.parametrize(
     "answer, said",
-    [(1.5, "✓ 1.5"), (1.25, "four bytes"), (1.75, "more bytes"), (0.75, "Beside"), (2, "✗"), (None, "None")],
+    [
+        (1.5, "✓ 1.5"),
+        (1.25, "four bytes"),
+        (1.75, "more bytes"),
+        (0.75, "That compares"),
+        (2, "✗"),
+        (None, "None"),
+    ],
 )
 def test_bound(capsys, answer, said):
     assert said in verdict(capsys, checks.bound, answer)

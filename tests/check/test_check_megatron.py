@@ -35,7 +35,7 @@ def test_a_gated_mlp_needs_one_f(capsys):
         (176, "two bytes"),
         (402.65, "(t−1)/t"),
         (33822, "one layer"),
-        (1, "is not"),
+        (1, "is not right"),
     ],
 )
 def test_what_a_layer_of_gpt_3_sends(capsys, answer, says):

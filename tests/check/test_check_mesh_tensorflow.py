@@ -17,7 +17,7 @@ def test_collectives_are_predicted_as_they_are_counted(capsys):
     assert verdict(capsys, mesh_tensorflow.predicted, RIGHT).startswith("✓")
     wrong = RIGHT | {"io: tensor": (2, 1), "batch: data": (0, 1)}
     said = verdict(capsys, mesh_tensorflow.predicted, wrong)
-    assert "batch: data, backward: counted 2, not 1, and 1 more" in said
+    assert "batch: data, backward: counted 2, predicted 1, and 1 more" in said
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_collectives_are_predicted_as_they_are_counted(capsys):
         ("batch: data, hidden: tensor", "✓"),
         ("hidden: data, batch: tensor", "✓"),
         (None, "None"),
-        ("batch: data", "0.5 of the multiplying"),
+        ("batch: data", "0.5 of the multiplications: at least"),
         ("batch: data, io: tensor", "589,824"),
         ("hidden: data, io: tensor", "655,360"),
         ("batch: data, hidden: data", "both cut along data"),
@@ -54,5 +54,5 @@ def without_a_sum_backward(x, size, einsum):
 
 def test_a_norm_needs_sums_in_both_directions(capsys):
     assert verdict(capsys, mesh_tensorflow.norm, by_einsum).startswith("✓")
-    assert "not that of one process" in verdict(capsys, mesh_tensorflow.norm, of_the_block)
+    assert "one process's: what has" in verdict(capsys, mesh_tensorflow.norm, of_the_block)
     assert "the gradient is not" in verdict(capsys, mesh_tensorflow.norm, without_a_sum_backward)

@@ -28,9 +28,9 @@ def node_only(t, inside, across):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (two_level, "✓ The sum of all ranks"),
+        (two_level, "✓ The sum is right, and"),
         (swapped, "rank 0 reduces 384 bytes between the nodes; 96 are enough"),
-        (node_only, "the sum on rank 0 is not that of all ranks"),
+        (node_only, "the sum on rank 0 is not the sum over"),
         (lambda t, inside, across: None, "returns nothing yet"),
     ],
 )
@@ -42,7 +42,7 @@ def test_two_levels(capsys, answer, said):
     "one_check, answer, said",
     [
         (network.hosts, 65536, "✓ 64³/4 = 65,536 hosts."),
-        (network.hosts, 2048, "✗ That is what two levels reach"),
+        (network.hosts, 2048, "✗ That is what two levels connect"),
         (network.hosts, None, "✗ Replace None with a number"),
         (network.leaving, 21943, "✓ 21,943 GB/s"),
         (network.leaving, 153600, "✗ That is what the GPUs could send"),

@@ -11,9 +11,9 @@ from allranks.check import offload as checks
     "answer, said",
     [
         (130, "✓ 130 GB"),
-        (52, "one micro-batch"),
+        (52, "micro-batch: what"),
         (208, "only once a step"),
-        (130e9, "In bytes"),
+        (130e9, "right in bytes"),
         (26, "count what leaves"),
         (None, "None"),
         ("130", "✗"),

@@ -46,14 +46,14 @@ def total_of_all(total, count):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (right, "✓ The gradient of one process, with 5, 1, 0, 10 tokens"),
+        (right, "✓ The gradient equals one process's, with 5, 1, 0, 10 tokens on the four ranks."),
         (by_floats, "✓"),
-        (mean_of_means, "✗ A rank without a token that counts divides 0 by 0"),
-        (mean_of_means_without_nan, "✗ The averaged gradient is not that of one process"),
+        (mean_of_means, "✗ The loss is not finite"),
+        (mean_of_means_without_nan, "✗ The averaged gradient differs from one process's"),
         (without_the_ranks, "✗ The gradient is 4 times too small"),
         (total_of_all, "✗ The gradient is right; the mean of the ranks' losses"),
         (lambda total, count: None, "✗ Your function did not finish"),
-        (lambda total, count: total, "✗ The averaged gradient is not"),
+        (lambda total, count: total, "✗ The averaged gradient differs"),
     ],
 )
 def test_a_loss_that_is_averaged_weighs_tokens_and_not_ranks(capsys, answer, said):
@@ -69,7 +69,7 @@ def test_a_loss_that_is_averaged_weighs_tokens_and_not_ranks(capsys, answer, sai
         (8, "✗ That is its share of the tokens"),
         (64 / 65, "✗ That is its share of all pairs"),
         (64, "✗ That is its work compared with"),
-        (3, "✗ 3 is not it"),
+        (3, "✗ 3 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -23,10 +23,10 @@ def server(divisor):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (server(lambda stale: max(1, stale)), "✓ The server knows"),
+        (server(lambda stale: max(1, stale)), "✓ The server reduces"),
         (server(lambda stale: 1), "at the full rate"),
         (server(lambda stale: stale + 1), "still counts in full"),
-        (server(lambda stale: stale or float("inf")), "not stale keeps its rate"),
+        (server(lambda stale: stale or float("inf")), "not stale keeps the full rate"),
         (server(lambda stale: 2), "in one process"),
         (server(lambda stale: 1 / 0), "✗"),
     ],

@@ -21,15 +21,15 @@ def late(order):
     "one_check, answer, said",
     [
         (pipedream.late, late, "✓"),
-        (pipedream.late, lambda order: [0] * (len(order) // 2), "and it is [0, 1, 2, 3, 3, 3, 3, 3]"),
+        (pipedream.late, lambda order: [0] * (len(order) // 2), "expected [0, 1, 2, 3, 3, 3, 3, 3]"),
         (pipedream.late, lambda order: None, "returns nothing yet"),
         (
             pipedream.stash,
             (16, 72),
             "✓ 16 GB on the first rank, as much as the whole model, and 72 GB",
         ),
-        (pipedream.stash, (2, 16), "2 GB are one version"),
-        (pipedream.stash, (14, 72), "between its forward and its backward there, not 7"),
+        (pipedream.stash, (2, 16), "2 GB is one version; batches"),
+        (pipedream.stash, (14, 72), "and backward; you have 7"),
         (pipedream.stash, (16, 128), "the fewer versions it holds"),
         (pipedream.stash, (16, 64), "do not hold 64 GB"),
         (pipedream.stash, None, "✗ Replace None with (first, all)"),

@@ -10,9 +10,9 @@ from allranks.check import planner_measured as checks
     "answer, said",
     [
         (45, "✓ 45 %"),
-        (30, "✗ Only the core"),
-        (80, "✗ Skipped pairs"),
-        (50, "✗ 50 % is not it"),
+        (30, "✗ That halves everything"),
+        (80, "✗ The share has"),
+        (50, "✗ 50 % is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )
@@ -24,8 +24,8 @@ def test_executed(capsys, answer, said):
     "answer, said",
     [
         (4, "✓ 4 pieces a stage, 128 in all"),
-        (3, "✗ The embedding and the output layer"),
-        (8, "✗ With 8 pieces a stage, there are 256"),
+        (3, "✗ That leaves out the embedding and the output"),
+        (8, "✗ With 8 pieces a stage there are 256"),
         (None, "✗ Replace None with a number"),
     ],
 )

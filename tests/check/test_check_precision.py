@@ -17,7 +17,7 @@ def test_the_largest_scale_is_a_power_of_two_that_fits(capsys):
 
 def test_the_smallest_update_is_a_whole_spacing(capsys):
     assert verdict(capsys, HERE.smallest_update, 2.0**-13).startswith("✓")
-    assert "a tie goes to the even one" in verdict(capsys, HERE.smallest_update, 2.0**-14)
+    assert "ties go to even" in verdict(capsys, HERE.smallest_update, 2.0**-14)
     assert "not the smallest" in verdict(capsys, HERE.smallest_update, 2.0**-12)
     assert "None" in verdict(capsys, HERE.smallest_update, None)
 

@@ -9,10 +9,10 @@ from allranks.check import ring_or_ulysses
 @pytest.mark.parametrize(
     "answer, says",
     [
-        (7, "✓ 7: from 8 on"),
+        (7, "✓ 7: for g ≥ 8, the all-gather among"),
         (8, "✗ Almost"),
         (15, "✗ Queries travel there"),
-        (3, "✗ 3 is not it"),
+        (3, "✗ 3 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -14,10 +14,10 @@ from allranks.check import selective_recomputation
         ((545.3, 692.1), "tensor parallelism alone"),
         ((513.8, 660.6), "core"),
         ((1426, 1573), "all eight"),
-        ((178.3, 346.0), "counted twice"),
+        ((178.3, 346.0), "own part twice"),
         ((178.3, 251.7), "Two inputs"),
         ((178.3, 178.3), "come out of a gather"),
-        ((1, 2), "34sbh/t"),
+        ((1, 2), "34sbh on one of t"),
     ],
 )
 def test_bytes_of_a_layer_of_mt_nlg(capsys, answer, says):
@@ -29,7 +29,7 @@ def test_bytes_of_a_layer_of_mt_nlg(capsys, answer, says):
     [
         (1088, "✓"),
         (None, "None"),
-        (3328, "without the sequence split"),
+        (3328, "without splitting the sequence"),
         (136, "The core is divided"),
         (8704, "The rest is divided"),
         (2048, "1.88 times the bytes"),

@@ -33,7 +33,7 @@ def the_same_in_each_call(x, rate):
     [
         (as_one_process, "✓"),
         (the_same_everywhere, "the same places"),
-        (own_rng, "not those of one process"),
+        (own_rng, "not the ones that one process"),
         (the_same_in_each_call, "the second is not"),
         (lambda x, rate: (as_one_process(x, rate) != 0) * x, "1 - rate"),
         (lambda x, rate: None, "returns None"),
@@ -51,12 +51,12 @@ RIGHT = {"norm.weight", "query_norm.weight", "out.bias", "position"}
     "answer, says",
     [
         ((RIGHT, "query_norm.weight"), "✓"),
-        ((RIGHT | {"up.bias"}, None), "Not up.bias"),
-        ((RIGHT - {"position"}, None), "looked up"),
+        ((RIGHT | {"up.bias"}, None), "up.bias does not belong"),
+        ((RIGHT - {"position"}, None), "rank looks up"),
         ((RIGHT | {"gate"}, None), "not one of the names"),
-        ((RIGHT, None), "Which of them"),
-        ((RIGHT, "norm.weight"), "norm.weight sees all tokens"),
-        (RIGHT, "A set of names"),
+        ((RIGHT, None), "which of them"),
+        ((RIGHT, "norm.weight"), "norm.weight sees the same tokens on"),
+        (RIGHT, "a set of names"),
     ],
 )
 def test_what_is_used_in_different_ways_is_a_partial_sum(capsys, answer, says):

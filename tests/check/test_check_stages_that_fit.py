@@ -29,10 +29,10 @@ def fitting(costs, memory, stages, limit):
     [
         (fitting, "✓"),
         (lambda costs, memory, stages, limit: fitting(costs, memory, stages, 99), "the limit"),
-        (lambda *given: None, "and a cut with a slowest stage of"),
+        (lambda *given: None, "but a cut with a slowest stage of"),
         (lambda costs, *rest: [costs], "none of them empty"),
         (lambda costs, *rest: [costs[:1], costs[1:2], costs[3:]], "in their order, cut"),
-        (lambda costs, *rest: [costs[:2], costs[2:3], costs[3:]], "can be reached"),
+        (lambda costs, *rest: [costs[:2], costs[2:3], costs[3:]], "the slowest"),
     ],
 )
 def test_the_check_has_one_line(capsys, answer, said):

@@ -32,10 +32,10 @@ def best(limit, copies=True, fits=True):
         (lambda limit: best(limit, copies=False), "Did you count the copies?"),
         (lambda limit: best(limit, fits=False), "do not fit"),
         (lambda limit: (8, 512), "too slow"),
-        (lambda limit: (8, 1), "there is a plan"),
+        (lambda limit: (8, 1), "another plan writes"),
         (lambda limit: (3, 1), "do not fill"),
         (lambda limit: (1, 1), "do not fit"),
-        (lambda limit: 8, "return two numbers"),
+        (lambda limit: 8, "two numbers, (ranks"),
         (None, "✗"),
     ],
 )
@@ -93,13 +93,13 @@ def raises_on_one_rank(x, up, down, row, column):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (two_d, "✓ The slices of one process, with 768 bytes sent by each rank; 1D would send 1,152"),
+        (two_d, "and each rank sends 768 bytes; 1D would send 1,152"),
         (gelu_of_parts, "partial sums"),
         (groups_swapped, "partial sums"),
-        (no_slice, "has to return its slice"),
+        (no_slice, "its slice of the output"),
         (summed_whole, "768 are enough"),
         (lambda x, up, down, row, column: x, "partial sums"),
-        (lambda x, up, down, row, column: None, "has to return its slice"),
+        (lambda x, up, down, row, column: None, "its slice of the output"),
         (raises_on_one_rank, "did not finish: rank 0 raised KeyError"),
     ],
 )

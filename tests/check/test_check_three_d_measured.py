@@ -11,9 +11,9 @@ from allranks.check import three_d_measured
     [
         (63 / (512 + 63), "✓ 11.0% of the time, with 512 micro-batches"),
         (63 / 512, "✗ That is idle time over *working* time"),
-        (63 / (3072 + 63), "✗ The batch is shared"),
+        (63 / (3072 + 63), "✗ That gives each"),
         (10.96, "✗ A share is a number between 0 and 1"),
-        (0.5, "✗ (p−1)/(m+p−1)"),
+        (0.5, "✗ 0.5 is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )
@@ -27,11 +27,11 @@ def test_the_bubble(capsys, answer, said):
         (8.7, "✓ 8.7 GB"),
         (2 * 23 / 24 * 2 * 145.6 / 64, "✓ 8.7 GB"),
         (2 * 23 / 24 * 2 * 145.6, "✗ That is for the whole model"),
-        (2 * 23 / 24 * 2 * 145.6 / 8, "✗ A part is an eighth of each layer"),
-        (23 / 24 * 2 * 145.6 / 64, "✗ An all-reduce is a reduce-scatter and an all-gather"),
+        (2 * 23 / 24 * 2 * 145.6 / 8, "✗ A rank's part is an eighth of each"),
+        (23 / 24 * 2 * 145.6 / 64, "✗ That is only one half of the all-reduce"),
         (2 * 23 / 24 * 4 * 145.6 / 64, "✗ That is 4 bytes"),
-        (8.7 * 24, "✗ A rank sends twice its part"),
-        (1, "✗ 2 (d−1)/d"),
+        (8.7 * 24, "✗ However many replicas there are"),
+        (1, "✗ 1 GB is not right"),
         (None, "✗ Replace None with a number"),
     ],
 )

@@ -24,4 +24,6 @@ def by_all_logits(logits):
 def test_greedy_needs_no_logits_of_others(capsys):
     assert verdict(capsys, vocabulary_parallel.greedy, by_two_numbers).startswith("✓")
     assert "20,000 bytes" in verdict(capsys, vocabulary_parallel.greedy, by_all_logits)
-    assert "one process says" in verdict(capsys, vocabulary_parallel.greedy, lambda logits: logits.argmax(-1))
+    assert "one process returns" in verdict(
+        capsys, vocabulary_parallel.greedy, lambda logits: logits.argmax(-1)
+    )

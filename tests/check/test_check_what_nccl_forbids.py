@@ -42,8 +42,8 @@ def by_a_collective(row):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (halo, "✓ Rings of 2, 3 and 4 ranks"),
-        (by_a_collective, "✓ Rings of 2, 3 and 4 ranks"),
+        (halo, "✓ Right on rings of 2, 3 and 4"),
+        (by_a_collective, "✓ Right on rings of 2, 3 and 4"),
         (lambda row: halo(row, receives=("left", "right")), "✗ With 2 ranks, rank 0 has"),
         (lambda row: halo(row, contents=lambda row: (row[-1:], row[:1])), "✗ With 3 ranks, rank 0 has"),
         (lambda row: halo(row, tags=True), "NCCL has no tags"),

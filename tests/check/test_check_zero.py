@@ -33,8 +33,8 @@ def summed_norms(slices, max_norm):
     [
         (by_all_ranks, "✓ Whatever the number of ranks"),
         (by_each_rank, "scaled by different factors"),
-        (summed_norms, "✗ With 4 ranks a gradient of norm"),
-        (lambda slices, max_norm: None, "it is as it was"),
+        (summed_norms, "✗ With 4 ranks, a gradient of norm"),
+        (lambda slices, max_norm: None, "it is unchanged"),
         (None, "✗"),
     ],
 )
@@ -70,11 +70,11 @@ class NeverFreed(Kept):
     [
         (Kept, "✓ 3 gathers a step for 3 units"),
         (Zero3, "✗ With 3 units it gathers 6 times a step"),
-        (Zero2, "✗ After the step there are still"),
+        (Zero2, "✗ After the step a rank still"),
         (GathersAnyway, "✗ With 3 units it gathers 6 times"),
-        (NeverFreed, "✗ After the step there are still"),
+        (NeverFreed, "✗ After the step a rank still"),
         (Careless, "✗"),
-        (None, "✗ Give the class itself."),
+        (None, "✗ Pass the class itself, not an instance."),
     ],
 )
 def test_keep(capsys, answer, said):

@@ -14,14 +14,18 @@ def by_hand(kind, gradient, x, weight):
 @pytest.mark.parametrize(
     "one_check, answer, said",
     [
-        (zero_bubble.by_hand, by_hand, "✓ Both are what autograd computes"),
-        (zero_bubble.by_hand, lambda *given: None, '✗ "B" gives nothing; it has the shape (2, 3, 4) here.'),
+        (zero_bubble.by_hand, by_hand, "✓ Both equal what autograd computes"),
+        (
+            zero_bubble.by_hand,
+            lambda *given: None,
+            '✗ "B" gives nothing; the shape should be (2, 3, 4) here.',
+        ),
         (
             zero_bubble.by_hand,
             lambda kind, g, x, w: g @ w,
-            '✗ "W" gives shape (2, 3, 4); it has the shape (6, 4)',
+            '✗ "W" gives shape (2, 3, 4); the shape should be (6, 4)',
         ),
-        (zero_bubble.by_hand, lambda kind, g, x, w: torch.zeros_like(x), '✗ "B" gives wrong numbers'),
+        (zero_bubble.by_hand, lambda kind, g, x, w: torch.zeros_like(x), '✗ "B" gives the wrong numbers'),
     ],
 )
 def test_each_check_has_one_line(capsys, one_check, answer, said):

@@ -83,9 +83,17 @@ def test_the_first_target_of_the_puzzle_is_what_the_automatic_search_finds():
             searched(),
             "✓ A bubble of 7, and three ranks train with it. The second target is 5",
         ),
-        (zero_bubble_v.puzzle, searched(3), "✗ Rank 0 holds 3 micro-batches at once, and has room for 2."),
-        (zero_bubble_v.puzzle, whole_backwards(), "✗ Legal, and the bubble is 9. The first target is 7."),
-        (zero_bubble_v.puzzle, [row[:-3] for row in BEST], "✗ Not legal: no rank has the weight gradient"),
+        (zero_bubble_v.puzzle, searched(3), "✗ Rank 0 holds 3 micro-batches at once; it has room for 2."),
+        (
+            zero_bubble_v.puzzle,
+            whole_backwards(),
+            "✗ The schedule is legal, and its bubble is 9. The first target is 7.",
+        ),
+        (
+            zero_bubble_v.puzzle,
+            [row[:-3] for row in BEST],
+            "✗ The schedule is not legal: no rank has the weight gradient",
+        ),
         (zero_bubble_v.puzzle, BEST[:2], "✗ There are 2 rows"),
         (zero_bubble_v.puzzle, ["F0 Q0"] * 3, "✗ Rank 0: write F0"),
         (
@@ -94,7 +102,7 @@ def test_the_first_target_of_the_puzzle_is_what_the_automatic_search_finds():
             "✓ (p/2 - 1)(T_F + 2T_B - T_W)",
         ),
         (zero_bubble_v.dualpipe, lambda p, f, b, w: (p / 2 - 1) * (f + 2 * b - 2 * w), "one paper's B for"),
-        (zero_bubble_v.dualpipe, lambda p, f, b, w: (p - 1) * (f + 2 * b - w), "is 0, not 2"),
+        (zero_bubble_v.dualpipe, lambda p, f, b, w: (p - 1) * (f + 2 * b - w), "should be 0, not 2"),
         (zero_bubble_v.dualpipe, lambda p, f, b, w: None, "returns nothing yet"),
     ],
 )

@@ -12,7 +12,7 @@ from allranks.check import zero_traffic as checks
         (6240, "✓ 6,240 tokens"),
         (4160, "✗ That is for 2Ψ"),
         (12480, "✗ That is at the peak"),
-        (3120, "✗ An element sent has 2 bytes"),
+        (3120, "✗ That is a factor of two off"),
         (1, "✗ With 1 tokens"),
         (None, "✗ Replace None with a number"),
     ],

@@ -151,17 +151,17 @@ WRONG = {
         "never converted": ("convert q and k to x.dtype", ".to(x.dtype)", ""),
         "past behind the new": ("are not those of one pass over all", "[past, new]", "[new, past]"),
         "past forgotten": (
-            "each is remembered once",
+            "keep each token once",
             "past = new if past is None else torch.cat([past, new], 3)",
             "past = new",
         ),
         "only the last new token kept": (
-            "each is remembered once",
+            "keep each token once",
             "flatten(-2)), past",
             "flatten(-2)), past[:, :, :, : before + 1]",
         ),
         "old past returned": (
-            "each is remembered once",
+            "keep each token once",
             "past = new if past is None else torch.cat([past, new], 3)",
             "old, past = past, new if past is None else torch.cat([past, new], 3)",
             "flatten(-2)), past",
@@ -183,7 +183,7 @@ WRONG = {
             "attend(q, past[0], past[1], (positions - 1).clamp(min=0),",
         ),
         "a window of 16": (
-            "each is remembered once",
+            "keep each token once",
             "    out, _",
             "    past = past[:, :, :, -16:]\n    out, _",
             "torch.arange(past.shape[3]))",
@@ -221,7 +221,7 @@ WRONG = {
             "torch.stack([k, v]).repeat_interleave(q.shape[1] // k.shape[1], 2)",
         ),
         "room for 64 tokens": (
-            "each is remembered once",
+            "keep each token once",
             "flatten(-2)), past",
             "flatten(-2)), F.pad(past, (0, 0, 0, 64 - past.shape[3])) if past.shape[3] < 64 else past",
         ),
@@ -252,7 +252,7 @@ WRONG = {
     },
     "write": {
         "all tokens each time, no cache": (
-            "and each later one what the step before it returned",
+            "each later one what the previous step returned",
             "step(fed, pasts)",
             "step(tokens, None)",
         ),
@@ -262,12 +262,12 @@ WRONG = {
             "step(tokens, pasts)",
         ),
         "one token each time, also at first": (
-            "Other tokens than the likeliest ones",
+            "The tokens are not the likeliest ones",
             "fed, pasts = tokens, None",
             "fed, pasts = tokens[:, -1:], None",
         ),
         "past forgotten": (
-            "and each later one what the step before it returned",
+            "each later one what the previous step returned",
             "logits, pasts = step",
             "logits, _ = step",
         ),
@@ -276,16 +276,16 @@ WRONG = {
             "    return tokens",
             "    step(fed, pasts)\n    return tokens",
         ),
-        "all of the vocabulary": ("A new token is no grey", ":GREYS]", "]"),
-        "first position": ("Other tokens than the likeliest ones", "-1:,", ":1,"),
-        "the least likely": ("Other tokens than the likeliest ones", "argmax", "argmin"),
+        "all of the vocabulary": ("A new token is not a grey", ":GREYS]", "]"),
+        "first position": ("The tokens are not the likeliest ones", "-1:,", ":1,"),
+        "the least likely": ("The tokens are not the likeliest ones", "argmax", "argmin"),
         "sampled": (
-            "Other tokens than the likeliest ones",
+            "The tokens are not the likeliest ones",
             "logits[:, -1:, :GREYS].argmax(-1)",
             "torch.multinomial(logits[:, -1, :GREYS].softmax(-1), 1)",
         ),
         "first sequence for all": (
-            "Other tokens than the likeliest ones",
+            "The tokens are not the likeliest ones",
             "tokens = torch.cat",
             "fed = fed[:1].expand_as(fed)\n        tokens = torch.cat",
         ),
@@ -298,7 +298,7 @@ WRONG = {
             "    for token in tokens[:, :-1].split(1, 1):\n        _, pasts = step(token, pasts)\n        fed = tokens[:, -1:]\n    for _",
         ),
         "last known twice": (
-            "and each later one what the step before it returned",
+            "each later one what the previous step returned",
             "        tokens = torch.cat",
             "        pasts = pasts if tokens.shape[1] > 1 else None\n        fed = torch.cat([tokens[:, -1:], fed], 1) if pasts is None else fed\n        tokens = torch.cat",
         ),
@@ -314,17 +314,17 @@ WRONG = {
             "        if not fed.any():\n            break\n        tokens = torch.cat",
         ),
         "written in place": (
-            "Other tokens than the likeliest ones",
+            "The tokens are not the likeliest ones",
             "    return tokens",
             "    tokens[:, 0] = 0\n    return tokens",
         ),
         "sequence by sequence": (
-            "and each later one what the step before it returned",
+            "each later one what the previous step returned",
             "    fed, pasts",
             "    if len(tokens) > 1:\n        return torch.cat([write(step, one, new) for one in tokens.split(1)])\n    fed, pasts",
         ),
         "new behind the wrong end": (
-            "Other tokens than the likeliest ones",
+            "The tokens are not the likeliest ones",
             "[tokens, fed]",
             "[fed, tokens]",
         ),

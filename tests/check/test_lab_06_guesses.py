@@ -62,9 +62,9 @@ RIGHT = [(speculate,), (after_a_prefill,), (with_a_list,)]
 
 WRONG = {
     "speculate": {
-        "refused guesses stay": ("a refused guess", "past[:, :, :, : tokens.shape[1] - 1]", "past"),
+        "refused guesses stay": ("a rejected guess", "past[:, :, :, : tokens.shape[1] - 1]", "past"),
         "one refused guess stays": (
-            "a refused guess",
+            "a rejected guess",
             ": tokens.shape[1] - 1] for",
             ": tokens.shape[1]] for",
         ),
@@ -73,7 +73,7 @@ WRONG = {
             "shape[1] - 1] for",
             "shape[1] - 2] for",
         ),
-        "cut along another dim": ("a refused guess", "past[:, :, :, :", "past[:, :, :, :, :"),
+        "cut along another dim": ("a rejected guess", "past[:, :, :, :", "past[:, :, :, :, :"),
         "past forgotten": ("loses the past", "pasts)\n", "None)\n"),
         "everything fed again": (
             "does not begin with",

@@ -77,7 +77,7 @@ def plan_by_hand(load, engine, shape, first, later, room, workspace):
 RIGHT = [(plan,), (plan_by_max,), (plan_by_hand,)]
 WRONG = {
     "plan": {
-        "chunked always": ("and take all the pages that fit", '("chunked", "continuous")', '("chunked",)'),
+        "chunked always": ("and use all the pages that fit", '("chunked", "continuous")', '("chunked",)'),
         "continuous always": (
             "A smaller budget makes steps shorter",
             '("chunked", "continuous")',
@@ -108,7 +108,7 @@ WRONG = {
             "(4 * shape.layers * shape.hidden)",
         ),
         "pages of fp32": (
-            "and take all the pages that fit",
+            "and use all the pages that fit",
             "token_bytes(shape, 2)",
             "token_bytes(shape, 4)",
         ),
@@ -128,7 +128,7 @@ WRONG = {
             "pages=None, page",
         ),
         "half the pages": (
-            "and take all the pages that fit",
+            "and use all the pages that fit",
             "            if policy",
             "            pages //= 2\n            if policy",
         ),
@@ -190,7 +190,7 @@ WRONG = {
             "-later * budget",
         ),
         "pages kept for the largest budget": (
-            "and take all the pages that fit",
+            "and use all the pages that fit",
             "workspace * budget",
             "workspace * BUDGETS[-1]",
         ),

@@ -83,12 +83,12 @@ WRONG = {
     ("keys", "share", "release"): {
         "each page by itself": ("a key needs the key before it", "sha256(before + str", "sha256(str"),
         "the page before only": (
-            "A key knows only the page before it",
+            "A key depends only on the page before",
             "        found.append(before)",
             "        found.append(before)\n        before = str(tokens[end - page : end]).encode()",
         ),
         "first page only": (
-            "The two pages of",
+            "Both pages of [7",
             "sha256(before + str(tokens[end - page : end])",
             "sha256(str(tokens[:page] + tokens[end - page : end])",
         ),
@@ -105,7 +105,7 @@ WRONG = {
             "0",
         ),
         "the last token of a page": (
-            "A key knows only the page before it",
+            "A key depends only on the page before",
             "tokens[end - page : end]",
             "tokens[end - 1 : end]",
         ),
@@ -116,7 +116,7 @@ WRONG = {
         ),
         "the length": ("a key needs the key before it", "str(tokens[end - page : end])", "str(end)"),
         "digits run together": (
-            "are taken for each other",
+            "[1, 23] and [12, 3] have",
             "str(tokens[end - page : end]).encode()",
             "''.join(map(str, tokens[end - page : end])).encode()",
         ),
@@ -188,7 +188,7 @@ WRONG = {
             "request.tokens[: -pool.page]",
         ),
         "gaps skipped": (
-            "what lies behind a gap has no place",
+            "not found, since what follows a gap",
             "            break",
             "            continue",
         ),
@@ -204,7 +204,7 @@ WRONG = {
             "len(request.pages)",
         ),
         "computed forgotten": (
-            "and `computed` is still",
+            "but `computed` is still",
             "    request.computed = len(request.pages) * pool.page\n",
             "",
         ),
@@ -265,12 +265,12 @@ WRONG = {
             "pool.holders[page] = 0",
         ),
         "found forgotten": (
-            "A page that nobody holds keeps its contents until take",
+            "request holds keeps its contents until take() needs",
             "        if pool.holders[page] == 0 and page not in pool.found.values():\n",
             "        if pool.holders[page] == 0:\n            pool.found = {k: p for k, p in pool.found.items() if p != page}\n",
         ),
         "all keys forgotten": (
-            "A page that nobody holds keeps its contents until take",
+            "request holds keeps its contents until take() needs",
             "        if pool.holders",
             "        pool.found.clear()\n        if pool.holders",
         ),

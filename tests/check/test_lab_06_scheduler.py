@@ -86,18 +86,18 @@ RIGHT = [
 WRONG = {
     ("admit", "grow", "preempt", "finish"): {  # edits of all four together
         "slots forgotten": (
-            "beyond the budget",
+            "that is over budget",
             "not server.waiting or len(server.running) == server.slots",
             "not server.waiting",
         ),
-        "a slot too many": ("beyond the budget", "== server.slots", "> server.slots"),
-        "a slot too few": ("A budget may be used up whole", "== server.slots", ">= server.slots - 1"),
+        "a slot too many": ("that is over budget", "== server.slots", "> server.slots"),
+        "a slot too few": ("fits. A budget may be used up", "== server.slots", ">= server.slots - 1"),
         "pages forgotten": (
-            "beyond the budget",
+            "that is over budget",
             "    if needs > len(server.free):\n        return False\n",
             "    needs = min(needs, len(server.free))\n",
         ),
-        "a page for each request": ("beyond the budget", "if needs > len", "needs = 1\n    if needs > len"),
+        "a page for each request": ("that is over budget", "if needs > len", "needs = 1\n    if needs > len"),
         "pages of the prompt's tokens only when computed": (
             "is admitted with",
             "for _ in range(needs):",
@@ -109,7 +109,7 @@ WRONG = {
             "needs = server.needs(request) + 1",
         ),
         "one page always left": (
-            "A budget may be used up whole",
+            "fits. A budget may be used up",
             "if needs > len(server.free)",
             "if needs >= len(server.free)",
         ),
@@ -119,7 +119,7 @@ WRONG = {
             "    for _ in range(needs):\n        if not server.free:\n            return False\n        request.pages.append(server.free.pop())\n",
         ),
         "a smaller one overtakes": (
-            "beyond the budget",
+            "that is over budget",
             "    request = server.waiting[0]\n",
             "    request = next((r for r in server.waiting if server.needs(r) <= len(server.free)), server.waiting[0])\n",
             "server.running.append(server.waiting.pop(0))",
@@ -132,19 +132,19 @@ WRONG = {
             "waiting.pop(0)",
             "waiting.pop()",
         ),
-        "stays in the queue": ("runs or is done", "server.waiting.pop(0)", "server.waiting[0]"),
+        "stays in the queue": ("running or done", "server.waiting.pop(0)", "server.waiting[0]"),
         "put at the front": (
             "A preempted request goes back to the head of the queue",
             "server.running.append(server.waiting.pop(0))",
             "server.running.insert(0, server.waiting.pop(0))",
         ),
         "preempts to admit": (
-            "beyond the budget",
+            "that is over budget",
             "    if needs > len(server.free):\n        return False\n",
             "    while needs > len(server.free) and server.running:\n        preempt(server, server.running[-1])\n    if needs > len(server.free):\n        return False\n    request = server.waiting[0]\n    needs = server.needs(request)\n    if needs > len(server.free):\n        return False\n",
         ),
         "admits nobody while pages are few": (
-            "A budget may be used up whole",
+            "fits. A budget may be used up",
             "if needs > len(server.free)",
             "if needs > len(server.free) // 2",
         ),
@@ -154,32 +154,32 @@ WRONG = {
             "        return None\n    request =",
         ),
         "copies of pages": (
-            "and a running request still has it",
+            "but a running request still has it",
             "server.free.pop())\n    server.running",
             "server.free[0])\n    server.running",
         ),
         "preempts the oldest": (
-            "so that somebody always gets to the end",
+            "the newest one, so that some request always",
             "preempt(server, server.running[-1])",
             "preempt(server, server.running[0])",
         ),
         "preempts itself": (
-            "so that somebody always gets to the end",
+            "the newest one, so that some request always",
             "preempt(server, server.running[-1])",
             "preempt(server, request)",
         ),
         "never itself": (
-            "so that somebody always gets to the end",
+            "the newest one, so that some request always",
             "preempt(server, server.running[-1])",
             "preempt(server, [r for r in server.running if r is not request][-1])",
         ),
         "preempts the longest": (
-            "so that somebody always gets to the end",
+            "the newest one, so that some request always",
             "preempt(server, server.running[-1])",
             "preempt(server, max(server.running, key=lambda r: len(r.tokens)))",
         ),
         "preempts the one with most pages": (
-            "so that somebody always gets to the end",
+            "the newest one, so that some request always",
             "preempt(server, server.running[-1])",
             "preempt(server, max(server.running, key=lambda r: len(r.pages)))",
         ),
@@ -240,12 +240,12 @@ WRONG = {
             "    server.running.remove(request)\n    request.c",
         ),
         "pages listed by both": (
-            "the next who takes them would share them with it",
+            "the next request to take them would share",
             "    request.pages = []\n",
             "",
         ),
         "pages lost": ("and they are not free", "    server.free += request.pages\n", ""),
-        "finished one still runs": ("runs or is done", "    server.running.remove(request)\n", "    pass\n"),
+        "finished one still runs": ("running or done", "    server.running.remove(request)\n", "    pass\n"),
         "first page lost": (
             "and they are not free",
             "server.free += request.pages",
@@ -257,7 +257,7 @@ WRONG = {
             "server.free = list(request.pages)",
         ),
         "finish removes the oldest": (
-            "runs or is done",
+            "running or done",
             "server.running.remove(request)",
             "server.running.pop(0)",
         ),
@@ -267,7 +267,7 @@ WRONG = {
             "    request.pages = []\n    request.tokens = []\n",
         ),
         "finish queues it again": (
-            "runs or is done",
+            "running or done",
             "    request.pages = []\n",
             "    request.pages = []\n    server.waiting.append(request) if request.computed else None\n",
         ),
@@ -277,12 +277,12 @@ WRONG = {
             "            for other in server.running[:0:-1]:\n                preempt(server, other)\n            if not server.free:\n                preempt(server, request)",
         ),
         "waits until all are gone": (
-            "A budget may be used up whole",
+            "fits. A budget may be used up",
             "    if not server.waiting or len",
             "    if server.running or not server.waiting or len",
         ),
         "one a call per step": (
-            "A budget may be used up whole",
+            "fits. A budget may be used up",
             "    return True",
             "    server.admitted = getattr(server, 'admitted', 0) + 1\n    return server.admitted % 3 > 0",
         ),

@@ -138,7 +138,7 @@ WRONG = {
             "    w = layer.mlp.down_proj.weight\n    layer.mlp.down_proj.weight = torch.nn.Parameter(w.data.chunk(2, 1)[dist.get_rank()], requires_grad=False)",
         ),
         "the other rank's half": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    keep(layer.mlp.down_proj, 1)",
             "    w = layer.mlp.down_proj.weight\n    layer.mlp.down_proj.weight = torch.nn.Parameter(w.data.chunk(2, 1)[1 - dist.get_rank()].clone(), requires_grad=False)",
         ),
@@ -148,17 +148,17 @@ WRONG = {
             "    keep(layer.mlp.down_proj, 1)\n    keep(layer.input_layernorm, 0)",
         ),
         "rank 0's half": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):\n        keep(linear, 0)",
             "    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):\n        linear.weight = torch.nn.Parameter(linear.weight.data.chunk(2)[0].clone(), requires_grad=False)",
         ),
         "every second column": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):\n        keep(linear, 0)\n",
             "    for linear in (layer.mlp.gate_proj,):\n        linear.weight = torch.nn.Parameter(linear.weight.data[dist.get_rank()::2].clone(), requires_grad=False)\n    keep(layer.mlp.up_proj, 0)\n",
         ),
         "heads interleaved": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    keep(layer.self_attn.o_proj, 1)",
             "    w = layer.self_attn.o_proj.weight\n    layer.self_attn.o_proj.weight = torch.nn.Parameter(w.data[:, dist.get_rank()::2].clone(), requires_grad=False)",
         ),
@@ -166,7 +166,7 @@ WRONG = {
     },
     "one_layer": {
         "no sum at all": (
-            "each rank has half of the heads and half of the columns",
+            "rank sums: each has half of the heads",
             "    dist.all_reduce(y)\n",
             "",
         ),
@@ -176,7 +176,7 @@ WRONG = {
             "past)",
         ),
         "no sum behind the mlp": (
-            "has other logits than one process: the feed-forward",
+            "differ from one process's: the feed-forward",
             "(x))\n    dist.all_reduce(y)",
             "(x))",
         ),
@@ -196,17 +196,17 @@ WRONG = {
             "    dist.all_reduce(y)\n    y /= dist.get_world_size()\n",
         ),
         "maximum": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "all_reduce(y)",
             "all_reduce(y, op=dist.ReduceOp.MAX)",
         ),
         "to rank 0": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "all_reduce(y)",
             "reduce(y, 0)",
         ),
         "from rank 0": (
-            "each rank has half of the heads and half of the columns",
+            "rank sums: each has half of the heads",
             "all_reduce(y)",
             "broadcast(y, 0)",
         ),
@@ -226,18 +226,18 @@ WRONG = {
             "return y",
         ),
         "one sum at the end": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    dist.all_reduce(y)\n    x = x + y\n    y = layer.mlp(layer.post_attention_layernorm(x))\n    dist.all_reduce(y)\n    return x + y, past",
             "    z = x + y\n    y = y + layer.mlp(layer.post_attention_layernorm(z))\n    dist.all_reduce(y)\n    return x + y, past",
         ),
-        "old past returned": ("it needs those of its own heads", "y, past = att", "y, _ = att"),
+        "old past returned": ("it needs only those of its own heads", "y, past = att", "y, _ = att"),
         "past of all heads gathered": (
             "RuntimeError",
             "    return x",
             "    parts = [torch.empty_like(past) for _ in range(dist.get_world_size())]\n    dist.all_gather(parts, past)\n    past = torch.cat(parts, 2)\n    return x",
         ),
         "past summed": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    return x",
             "    dist.all_reduce(past)\n    return x",
         ),
@@ -252,7 +252,7 @@ WRONG = {
             "x",
         ),
         "norms exchanged": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "post_attention_layernorm(x)",
             "input_layernorm(x)",
         ),
@@ -262,7 +262,7 @@ WRONG = {
             "    w = []\n    for linear, dim in ((layer.mlp.gate_proj, 0), (layer.mlp.up_proj, 0), (layer.mlp.down_proj, 1)):\n        parts = [torch.empty_like(linear.weight) for _ in range(dist.get_world_size())]\n        dist.all_gather(parts, linear.weight.data)\n        w.append(torch.cat(parts, dim))\n    z = layer.post_attention_layernorm(x)\n    y = F.linear(F.silu(F.linear(z, w[0])) * F.linear(z, w[1]), w[2])\n",
         ),
         "summed in 16 bits": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    dist.all_reduce(y)\n",
             "    z = y.bfloat16()\n    dist.all_reduce(z)\n    y = z.to(y.dtype)\n",
         ),
@@ -272,7 +272,7 @@ WRONG = {
             "(x))\n    dist.all_reduce(y)\n    dist.all_reduce(y.clone())\n",
         ),
         "hard-coded two ranks doubled": (
-            "all else is as in `forward`",
+            "the rest is as in `forward`",
             "    dist.all_reduce(y)\n    x",
             "    y *= 2\n    x",
         ),

@@ -16,7 +16,7 @@ def verdict(capture, one_check, *answers):
 
 def assert_number(capture, one_check, right, wrong, hint):
     """Assert that `one_check` accepts `right`, says `hint` about `wrong`, and raises for no other answer."""
-    for answer, part in ((right, "✓"), (wrong, hint), (None, "None"), (7e7, "is not it"), ("x", "✗")):
+    for answer, part in ((right, "✓"), (wrong, hint), (None, "None"), (7e7, "is not right"), ("x", "✗")):
         assert part in verdict(capture, one_check, answer)
 
 

@@ -120,4 +120,4 @@ def _is_slowest(found, ring, kinds):
         why = "the ring goes back to the first GPU, and more NVLinks are faster"
     else:
         why = "the slowest link decides; more NVLinks are faster"
-    assert found == right, f"{shown}; slowest returned {found!r}, and expected is {right!r}: {why}."
+    assert found == right, f"{shown}; slowest returned {found!r}; expected {right!r}: {why}."

@@ -68,7 +68,7 @@ def _is_measured(measure):
     for rank, ((rows, sent), calls) in enumerate(on_ranks(on_rank, world_size=ranks)):
         for size in sizes:
             assert size in calls, (
-                f"No message of {size} bytes in fp32 was summed by measure; sent were {sent or 'no'} bytes."
+                f"No message of {size} bytes in fp32 was summed by measure; it sent {sent or 'no'} bytes."
             )
             assert calls[size] == repeats + 1, (
                 f"measure summed the message of {size} bytes {calls[size]} times for {repeats} repeats; "
@@ -96,7 +96,7 @@ def _are_slowest(times, every, rank, size):
     assert max(times) < FIRST, f"{shown}: the first call, which sets things up, should not count."
     assert abs(times[0] - right[0] - BARRIER) > 1e-3, f"{shown}: start the clock after the barrier."
     close = [abs(a - b) <= 1e-4 * b for a, b in zip(times, right, strict=True)]
-    assert all(close), f"{shown}: each of them is that of the slowest rank in that call, in seconds."
+    assert all(close), f"{shown}: each is the time of the slowest rank in that call, in seconds."
 
 
 def _is_fitted(alpha_beta):

@@ -91,7 +91,7 @@ def main(answer, device):
     try:
         parts = "\n\n".join(inspect.getsource(part) for part in (device, answer))
     except (OSError, TypeError):
-        raise AssertionError("`main` and `my_device` have to be functions that a cell defines.") from None
+        raise AssertionError("`main` and `my_device` should be functions that a cell defines.") from None
     _joins_as_asked(answer)
     ranks = 1 if torch.cuda.device_count() == 1 else 2
     more = random.randrange(3, 9)
@@ -122,7 +122,7 @@ def main(answer, device):
     )
     first = lines[0][1]
     assert expected in [line for _, line in lines], (
-        f"With {more} added to rank {ranks - 1}'s message, rank 0 has to print {expected!r}; printed was "
+        f"With {more} added to rank {ranks - 1}'s message, rank 0 has to print {expected!r}; it printed "
         f"{first!r}."
     )
     assert len(lines) == 1, f"Only {formula!r} should be printed; there is more: {first!r}."

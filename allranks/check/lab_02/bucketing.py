@@ -211,9 +211,8 @@ def _is_ordered(result, rank, world_size):
     )
     definition = packing(sizes[::-1], most)
     assert found == expected or found != [sum(sizes[::-1][k][0] for k in b) for b in definition], (
-        f"{case}: buckets follow the order of definition, so that the first one is full last; the reverse "
-        "order "
-        "is that of backward."
+        f"{case}: buckets follow the order of definition, so the first one fills last; backward goes in "
+        "reverse order."
     )
     assert found == expected, (
         f"{case}: with {given}, the messages have {found} bytes; expected {expected}: a bucket is full once "

@@ -22,8 +22,10 @@ HINTS = {
     "doesn't require gradient": "A hook cannot be put on a parameter that needs no gradient: skip the frozen "
     "ones.",
     "before its wait()": "An asynchronous all-reduce has to be waited for before its result is used.",
-    "Invalid function argument": "A function that uses a loop variable finds its last value: take the "
-    "parameter that torch gives the hook.",
+    "Invalid function argument": (
+        "A function that uses a loop variable sees its last value: use the parameter that torch passes "
+        "to the hook."
+    ),
     "still running": "Every rank has to send the same gradients, in the same order.",
     "exited": "Every rank has to send the same gradients, in the same order.",
 }

@@ -59,7 +59,7 @@ def loader(make_loader, in_epoch):
             f"{case}, epoch 1 has the same order as epoch 0: pass the epoch to the sampler (set_epoch)."
         )
         assert third not in (first, second), (
-            f"{case}, epoch 2 has the same order as an earlier one: every epoch has an order of its own."
+            f"{case}, epoch 2 has the same order as an earlier one: every epoch needs its own order."
         )
         used = [set(_chained(_chained(ranks))) for ranks in (first, second, third)]
         assert count % batch_size == 0 or used[0] != used[1] or used[0] != used[2], (
@@ -107,7 +107,7 @@ def _is_partition(ranks, case, count, batch_size):
     drawn = len(_chained(_chained(ranks)))
     twice = drawn - len(set.union(*owned))
     assert not twice or len(owned) == 1 or any(owned[0] != other for other in owned[1:]), (
-        f"{case}, all ranks have the same rows: each needs a part of its own."
+        f"{case}, all ranks have the same rows; each needs its own part."
     )
     assert twice == 0, (
         f"{case}, an epoch has {drawn - twice} rows, and {twice} of them come twice. Either the sampler "

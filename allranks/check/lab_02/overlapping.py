@@ -87,7 +87,7 @@ def overlap(answer):
             )
             before = [events[:k].count("product") for k, e in enumerate(events) if e == "all_reduce"]
             assert found == expected or found != before, (
-                f"{case}: these are the products before it; expected those that come after it."
+                f"{case}: these are the products before each all-reduce; expected those that come after it."
             )
             assert found == expected, f"{case}: the list is {found}; expected {expected}, from the events."
     return "For every all-reduce, what backward still had to compute when it was launched."

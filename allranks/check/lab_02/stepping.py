@@ -80,7 +80,7 @@ def train_step(answer):
                 what = f"{case}, the loss that rank {rank} returned"
                 assert unchanged, f"{case}, rank {rank}'s batch has changed."
                 is_tensor(mean, what, (), torch.float32)
-                assert abs(mean - own[rank]) > 1e-5, f"{what} is that of its own rows; average it."
+                assert abs(mean - own[rank]) > 1e-5, f"{what} is the loss of its own rows only; average it."
                 factor = float(mean / loss.detach())
                 assert abs(factor - 1) < 1e-4, f"{what} is {factor:.4g} times the mean over all rows."
                 assert not graph, f"{what} carries a graph, which keeps all activations alive; detach it."
@@ -102,8 +102,8 @@ def _is_step(changes, expected, case, step, micro_batches):
         "the loss is the mean over all of them, not a sum over micro-batches or ranks."
     )
     assert not step, (
-        f"{case}, the first step is right and the second is wrong, which began with old gradients in p.grad: "
-        "call zero_grad before the first backward."
+        f"{case}, the first step is right but the second is wrong, since it began with old gradients in "
+        "p.grad: call zero_grad before the first backward."
     )
     raise AssertionError(
         f"{case}, the step differs from that of one process with all rows: every row has the same weight, "
@@ -173,7 +173,7 @@ def evaluate(answer):
             most = max(sum(rows for rows, _, _ in seen) for *_, seen in results)
             rounds = -(-count // (world_size * batch_size))
             assert most <= rounds * batch_size, (
-                f"{case}, one rank computed {most} of them and others waited: give every rank a part."
+                f"{case}, one rank computed {most} of them while others waited: give every rank a part."
             )
             largest = max(rows for rows, _, _ in calls)
             assert largest <= batch_size, (

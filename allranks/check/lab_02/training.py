@@ -114,7 +114,7 @@ def _first_run(*args):
             raise
         raise AssertionError(
             "Each rank asks its own disk whether there is a checkpoint. Here rank 1, on another machine, "
-            "finds the file of an older run, and resumes while ranks 0 and 2 start anew. Let rank 0 look, "
+            "finds the file of an older run, and resumes while ranks 0 and 2 start over. Let rank 0 look "
             "and tell the others."
         ) from failure
 

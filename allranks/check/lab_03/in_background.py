@@ -128,10 +128,13 @@ def background(begin, end, load):
             _is_what_was_saved(step, numbers, said)
         for rank, said in enumerate(all_on_ranks(hint, on_rank, bad, True, world_size=2)):
             assert said["error"], (
-                f"The disk was full, and end_save did not raise on rank {rank}: training would go on without "
-                "a checkpoint. Let `result()` raise what the thread has met."
+                f"The disk was full, and end_save did not raise on rank {rank}: training would go on "
+                "without a checkpoint. Let `result()` raise the thread's exception."
             )
-    return "Two more steps were trained before a byte was written; the file has the step at which it began."
+    return (
+        "Two more steps were trained before a byte was written, but the file holds the step at which the "
+        "save began."
+    )
 
 
 def _is_written_beside_training(said, case):
@@ -144,11 +147,11 @@ def _is_written_beside_training(said, case):
         'they can meet. Give it a group of its own, dist.new_group(backend="gloo").'
     )
     assert said["begun"], (
-        f"{case}, nothing had been written, nor begun, {PATIENCE:g} s after begin_save: a thread should "
-        "write beside training, on every rank."
+        f"{case}, nothing had been written or begun {PATIENCE:g} s after begin_save: a thread should "
+        "write during training, on every rank."
     )
     assert said["error"] is None, f"{case}, end_save raised: {said['error']}"
-    assert said["trains"], f"{case}, weights need no gradient any more; a save should not touch training."
+    assert said["trains"], f"{case}, weights no longer require gradients; a save should not touch training."
     assert said["complete"], (
         f"{case}, end_save returned before the checkpoint was complete: wait for the thread, on every rank."
     )
@@ -160,7 +163,7 @@ def _is_what_was_saved(step, numbers, said):
     for name, right in said["saved"].items():
         found, later = numbers.get(name, 0.0), said["now"][name]
         assert abs(found / later - 1) > 1e-9, (
-            f"The {name} in the file are as training has made them since, two steps later: the thread has to "
-            "write a copy from the moment of begin_save, and `.cpu()` of a CPU tensor is none."
+            f"The {name} in the file are as training has made them since, two steps later: the thread has "
+            "to write a copy made in begin_save, and `.cpu()` of a CPU tensor makes no copy."
         )
         assert abs(found / right - 1) < 1e-9, f"The {name} in the file are not those of begin_save."

@@ -144,8 +144,8 @@ def checkpoint(save, load):
                 )
                 other = [n for n, v in (written or {}).items() if abs(loaded.get(n, 0) / v - 1) > 1e-7]
                 assert not other, (
-                    f"On rank {rank} of {world_size}, the {other[0]} are not to the last digit those that "
-                    "were saved: cast nothing."
+                    f"On rank {rank} of {world_size}, the {other[0]} differ from those that were saved: "
+                    "do not cast anything."
                 )
             written = results[0][-1]
             if target:
@@ -169,8 +169,8 @@ def _goes_on(losses, expected, step, start, where, rank):
             f"Loaded {where}, {got}; {right}. The weights differ from the saved ones."
         )
         assert same_losses(losses[:2], expected[start : start + 2]), (
-            f"Loaded {where}, {got}; {right}. The weights are right, the optimizer's states or options are "
-            "not."
+            f"Loaded {where}, {got}; {right}. The weights are right, but the optimizer's states or "
+            "options are not."
         )
     assert same_losses(losses, expected[start:]), (
         f"Training that continues after saving {where} has changed on rank {rank}: save must not touch it."

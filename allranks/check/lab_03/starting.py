@@ -62,7 +62,7 @@ def start(answer):
             for kind, text in (
                 ("meta", 'is still on the device "meta", without memory: to_empty gives it some'),
                 ("plain", "is not sharded: call fully_shard for each of `kinds` and for the model"),
-                ("frozen", "needs no gradient any more"),
+                ("frozen", "no longer requires gradients"),
                 ("dtype", "is not in fp32"),
             ):
                 assert not kinds[kind], f"{case}, {kinds[kind][0]} {text}."
@@ -76,10 +76,10 @@ def start(answer):
                 "and one unit."
             )
             differ, names, own = compared
-            assert names, f"{case}, the model has other weights than make() gives it."
+            assert names, f"{case}, the model's weights are not those that make() defines."
             assert not own, (
-                f"{case}, {own} has been reset after it was sharded: a rank draws numbers of its own for its "
-                "part, and in one process they are others. Reset whole modules, then shard."
+                f"{case}, {own} has been reset after it was sharded: a rank draws its own numbers for its "
+                "part, and one process draws others. Reset whole modules, then shard."
             )
             assert not differ, (
                 f"{case}, {differ[0]} and {len(differ) - 1} more have a start that differs from that of "

@@ -99,7 +99,7 @@ def recompute(peak, answer):
 
     known, (own, right, plain) = all_on_ranks("", on_rank, world_size=2)[0]
     units, counts, told, most, kept, gradients, names, ran = own
-    assert ran == 1, f"In peak, the step ran {ran} times; peak runs the step once, and watches it."
+    assert ran == 1, f"In peak, the step ran {ran} times; peak should run the step once and watch it."
     for name, found, nbytes in known:
         _is_peak(found, nbytes, f"Of a step with {'two' if name == 'freed' else 'three'} tensors, peak")
     _is_peak(told, most, "Of a step of training, peak")

@@ -155,8 +155,8 @@ def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard,
         f"{case} the mesh is {mesh}; expected replicas × shards of all {world_size} ranks, in order."
     )
     assert reshard in (None, False), (
-        f"{case} reshard_after_forward is {reshard!r}; expected None or False. None drops the weights of all "
-        "units but the last, which backward needs at once; False keeps them."
+        f"{case} reshard_after_forward is {reshard!r}; expected None or False. None drops the weights of "
+        "all units but the last, which backward needs immediately; False keeps them."
     )
     assert not isinstance(offloaded, str), (
         f"{case} offload_policy is {offloaded}; expected an instance of CPUOffloadPolicy, or none."
@@ -166,14 +166,14 @@ def _is_the_strategy(world_size, layers, rest, budget, shape, in_order, reshard,
     what += " and states on the host" * offloaded
     fits = shape[1] == 1 or _needs(layers, rest, *chosen) <= budget
     turned = fits and shape[::-1] == (world_size // shards, shards) != shape and chosen[1:] == right[1:]
-    assert not turned, f"{what} has the axes exchanged: the second axis shards."
+    assert not turned, f"{what} has the axes swapped: the second axis shards."
     assert shape[1] > 1, f"{case} the mesh is {mesh}: one shard is DDP; expected {shards} shards."
     assert not offloaded or away, (
         f"{what} fits, but so does a choice without offload. Offload only if nothing else fits: every step "
         "copies weights and gradients over the link, and the CPU takes the optimizer's step."
     )
     needs = _needs(layers, rest, *chosen)
-    hint = " Nothing on the device does. Offload the states to the host." * (away and not offloaded)
+    hint = " No choice without offload fits. Offload the states to the host." * (away and not offloaded)
     assert needs <= budget, f"{what} does not fit: it needs {needs:,.0f} bytes of {budget:,}.{hint}"
     cost, least = (_sends(layers, rest, *c, world_size) for c in (chosen[:2], (shards, kept)))
     assert cost <= least, (

@@ -99,7 +99,7 @@ def _judge_step(who, seen, loss, expected, gradient, rows, dtype, factor):
         f"{who}: `backward` ran inside autocast. It takes each operation's dtype from forward; call it "
         "outside."
     )
-    assert seen["same weights"], f"{who}: the weights have changed; this function should not take the step."
+    assert seen["same weights"], f"{who}: the weights have changed; this function should not take a step."
     assert seen["same tokens"], f"{who}: the tokens have changed; do not write into them."
     assert not is_about(loss.item(), factor * expected), (
         f"{who}: the returned loss is the scaled one, {loss.item():.3f}; expected {expected:.3f}."

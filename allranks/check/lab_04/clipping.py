@@ -108,7 +108,7 @@ def _judge_clipping(norm, moved, new_scale, steps, gradient, max_norm, scale, ne
         )
         return
     assert not is_about(norm, right * scale), (
-        f"{who}: the returned norm, {norm:.4g}, is that of the scaled gradients; without the scale it is "
+        f"{who}: the returned norm, {norm:.4g}, belongs to the scaled gradients; without the scale it is "
         f"{right:.4g}. Call `unscale_` before clipping."
     )
     assert not (right > 1.01 * max_norm and is_about(norm, max_norm)), (

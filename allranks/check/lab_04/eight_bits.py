@@ -71,7 +71,7 @@ def _judge_quantized(rank, ranks, fp8, results, calls, nbytes):
     scales = _scales(amaxes, fp8)
     own = _scales(_amaxes(ranks[rank]), fp8)
     late = "Delayed scaling uses and returns the scale of the call before; this call sets the next."
-    unrecorded = "An amax of 0 or infinity is not recorded; it leaves scale and history as they were."
+    unrecorded = "An amax of 0 or infinity is not recorded; scale and history stay as they were."
     mistakes = (
         (late, scales[1:]),
         ("Take the largest magnitude on every rank: one has seen it.", own),
@@ -152,8 +152,8 @@ def fp8(new, answer):
         ) from late
     error, of_bf16 = _judge_products(found, cases)
     return (
-        f"One scale on 2 and 3 ranks, a call late; products within {error:.1%} of fp32, where bf16 is within "
-        f"{of_bf16:.1%}."
+        f"One scale on 2 and 3 ranks, one call late; products within {error:.1%} of fp32, where bf16 is "
+        f"within {of_bf16:.1%}."
     )
 
 

@@ -28,7 +28,8 @@ def measured(table, plot, reflection):
     for name in PRECISIONS[1:]:
         share = rows[name][KEPT][0] / rows["fp32"][KEPT][0]
         assert 0.5 <= share < 1, (
-            f"In {name} a step keeps {share:.0%} of fp32's {KEPT!r}; half is the least, and all of them no "
-            "saving. Is forward in autocast, and are the rows those of one model and batch?"
+            f"In {name} a step keeps {share:.0%} of fp32's {KEPT!r}; half is the least possible, and all "
+            "of them means no saving. Is forward in autocast, and are the rows those of one model and "
+            "batch?"
         )
     return said

@@ -127,12 +127,12 @@ def _expected(number, rank, draw):
     mistakes = {
         "gradients": [(right["parameters"], "A parameter that is frozen has no gradient; count `p.grad`")],
         "moments": [
-            (sum(t.nbytes for t in states), "The counters of steps are no moments: they have no dimension"),
+            (sum(t.nbytes for t in states), "Step counters are not moments: they have no dimension"),
             (2 * right["parameters"], "SGD has one moment, a new optimizer none: measure them in `state`"),
         ],
         "activations": [
             (sum(nbytes for *_, nbytes in others), "Some are saved twice: a rank counts a storage once"),
-            (once(saved), "Autograd saves the parameters themselves too, but no second copy of them"),
+            (once(saved), "Autograd also saves the parameters themselves, but no second copy of them"),
             (sum(t.nbytes for t in first.values()), "A view keeps the whole storage alive: count that"),
             (
                 once([one for one in others if one[0].dtype not in (BF16, FP16)]),
@@ -150,7 +150,10 @@ def bytes_kept(answer):
     for rank, results in enumerate(on_ranks(_kept, answer, world_size=2)):
         for number, result in enumerate(results):
             _judge_bytes(f"Rank {rank}, {_cases()[number][0]}", *result, *_expected(number, rank, drawn(0)))
-    return "All four, with views, a frozen parameter and 16-bit copies, on 2 ranks with batches of their own."
+    return (
+        "All four counts are right, with views, a frozen parameter and 16-bit copies, on 2 ranks with "
+        "different batches."
+    )
 
 
 def _judge_bytes(who, counted, calls, all_there, some_there, same, right, mistakes):

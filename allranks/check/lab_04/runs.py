@@ -169,17 +169,17 @@ def _judge_run(who, found, seen, full, taken, weights, log, by_tensor, right_wei
 
 def _judge_row(where, loss, zeros, skipped, right, right_zeros, right_skipped, by_tensor):
     are_numbers = all(isinstance(one, int | float) for one in (loss, zeros))
-    assert are_numbers, f"{where}: ({loss!r}, {zeros!r}, …) are no numbers."
+    assert are_numbers, f"{where}: ({loss!r}, {zeros!r}, …) are not numbers."
     assert is_about(loss, right, 1e-3), (
         f"{where}: the loss is {loss:.5g}; expected {right:.5g}: the mean over ranks, in float32"
         + (", of weights whose steps are clipped at `max_norm`." if not where.endswith(" 0") else ".")
     )
     if not is_about(zeros, right_zeros, 5e-3) and abs(zeros - right_zeros) > 1e-5:  # sums in fp16 vary
-        said = f"{where}: {zeros:.4g} is not the share of zeros; expected {right_zeros:.4g}"
-        assert zeros <= 1, f"{said}: divide the count by that of all elements."
-        assert not is_about(zeros, 1 - right_zeros, 1e-3), f"{said}: yours is that of the others."
+        said = f"{where}: the share of zeros is {zeros:.4g}; expected {right_zeros:.4g}"
+        assert zeros <= 1, f"{said}: divide the count by the number of all elements."
+        assert not is_about(zeros, 1 - right_zeros, 1e-3), f"{said}: yours is the share of nonzero elements."
         assert not is_about(zeros, by_tensor, 1e-3), (
-            f"{said}: that of all elements together, and not a mean over tensors."
+            f"{said}: take all elements together, not a mean over tensors."
         )
         raise AssertionError(f"{said}, of all elements together, right after backward.")
     assert skipped or not right_skipped, (
@@ -187,6 +187,6 @@ def _judge_row(where, loss, zeros, skipped, right, right_zeros, right_skipped, b
         "does not show it: the scale falls, or the norm is not finite."
     )
     assert right_skipped or not skipped, (
-        f"{where}: all gradients are finite and the step was not skipped, but the row says that it was. "
-        "Being clipped, or a growing scale, is no overflow."
+        f"{where}: all gradients are finite and the step was not skipped, but the row says that it was. A "
+        "clipped step, or a growing scale, is not an overflow."
     )

@@ -154,7 +154,7 @@ def _judge_decisions(log, steps, expected, who, interval):
             )
             continue
         assert weights != [1.0, 1.0], f"{case}: all gradients are finite, but the weights have not moved."
-        assert left, f"{case}: the gradients are gone after `step`; to zero them is up to the training loop."
+        assert left, f"{case}: the gradients are gone after `step`; zeroing them is up to the training loop."
         ratio = (1 - weights[1]) / (1 - moved[1])
         assert right == 1 or not is_about(ratio, 1 / right), (
             f"{case}: the gradients were divided by the scale twice, "
@@ -227,8 +227,8 @@ def rank_scaler(answer):
                 assert scale == right, f"{case}: on rank {rank} the scale is {scale:g}; expected {right:g}."
                 skipped = not taken and weights == [1.0, 1.0]
                 assert skipped or not bad[step], (
-                    f"{case}: rank {overflowed} has an overflow, but rank {rank} took the step: from here on "
-                    "their weights differ. If one rank skips, all must."
+                    f"{case}: rank {overflowed} has an overflow, but rank {rank} took the step: from now "
+                    "on their weights differ. If one rank skips, all must."
                 )
                 assert bad[step] or not skipped, f"{case}: no rank has an overflow, but rank {rank} skipped."
                 assert all(is_about(w, m, 1e-5) for w, m in zip(weights, moved, strict=True)), (

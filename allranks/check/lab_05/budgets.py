@@ -72,7 +72,7 @@ def choose(answer):
     for rank, found in enumerate(on_ranks(_chosen, answer, cases, world_size=1)):
         answers = [chosen for chosen, _ in found]
         assert any(isinstance(chosen, dict) or chosen == "raised" for chosen in answers), (
-            f"Rank {rank}: the function returned {answers[0]}, and not a candidate."
+            f"Rank {rank}: the function returned {answers[0]}; expected a candidate."
         )
         for case, (chosen, unchanged) in zip(cases, found, strict=True):
             parameters, ranks, device, host, link = case
@@ -80,22 +80,25 @@ def choose(answer):
                 f"Rank {rank}: {parameters:,} parameters on {ranks} ranks; {device:,.0f} bytes on the "
                 f"device, {host:,.0f} on the host, {link:,.0f} over the link in a step"
             )
-            assert unchanged, f"{who}: the candidates have changed; copy the one that you return."
+            assert unchanged, f"{who}: the candidates have changed; return a copy."
             number = right(*case)
             if number is None:
                 needed = f" {_over(chosen, case)}" if chosen in CANDIDATES else ""
                 assert chosen == "raised", (
-                    f"{who}: nothing fits, so raise ValueError; what came back was {chosen}.{needed}"
+                    f"{who}: nothing fits, so expected ValueError; the function returned {chosen}.{needed}"
                 )
                 continue
             best = CANDIDATES[number]
             assert chosen != "raised", (
-                f"{who}: ValueError, but {_said(best)} fits. A budget may be used up whole."
+                f"{who}: ValueError, but {_said(best)} fits. A budget may be used up completely."
             )
-            assert isinstance(chosen, dict), f"{who}: the function returned {chosen}, and not a candidate."
-            assert chosen in CANDIDATES, f"{who}: {quoted(chosen)} is none of the candidates."
+            assert isinstance(chosen, dict), f"{who}: the function returned {chosen}; expected a candidate."
+            assert chosen in CANDIDATES, f"{who}: {quoted(chosen)} is not one of the candidates."
             _judge_choice(chosen, best, case, who)
-    return f"{len(cases)} budgets, on both sides of what each candidate needs of device, host and link."
+    return (
+        f"Right for {len(cases)} budgets, on both sides of what each candidate needs of device, host and "
+        "link."
+    )
 
 
 def _over(chosen, case):
@@ -113,6 +116,6 @@ def _judge_choice(chosen, best, case, who):
     over = _over(chosen, case)
     assert not over, f"{who}: {over} {_said(best)} fits."
     assert chosen == best, (
-        f"{who}: {_said(chosen)} fits, and {_said(best)} fits too and stands before it. A "
-        "budget may be used up whole."
+        f"{who}: {_said(chosen)} fits, but {_said(best)} fits too and comes first. A budget may be used "
+        "up completely."
     )

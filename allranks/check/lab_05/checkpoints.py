@@ -106,11 +106,11 @@ def _judge_resumed(loaded, losses, resumed, who):
     assert not isinstance(loaded, str), f"{who}: DeepSpeed cannot load what was saved. {loaded}"
     assert loaded, (
         f"{who}: engine.load_checkpoint(folder) finds no checkpoint there. engine.save_checkpoint writes "
-        "one, with a file `latest` that says which tag is the last."
+        "one, with a file `latest` that names the last tag."
     )
     assert abs(resumed[0] / losses[0] - 1) < 1e-4, (
-        f"{who}: resumed, the next loss is {resumed[0]:.5f}, and the run that went on has {losses[0]:.5f}: "
-        "the weights are not those of the moment of saving."
+        f"{who}: resumed, the next loss is {resumed[0]:.5f}; without a stop it is {losses[0]:.5f}: the "
+        "weights differ from those at the moment of saving."
     )
     assert same(resumed, losses), (
         f"{who}: the first loss after resuming is right and the second is {resumed[1]:.5f} instead of "
@@ -119,22 +119,24 @@ def _judge_resumed(loaded, losses, resumed, who):
 
 
 def _judge_weights(found, weights, dtype, who):
-    assert isinstance(found, dict), f"{who}, came back as {found}, and not as a dict of tensors."
+    assert isinstance(found, dict), f"{who}, came back as {found}; expected a dict of tensors."
     missing, extra = [n for n in weights if n not in found], [n for n in found if n not in weights]
-    assert not missing, f"{who}: {len(missing)} of {len(weights)} weights are missing, {missing[0]} for one."
-    assert not extra, f"{who}: {extra[0]} is in it, and a plain model has no such weight."
+    assert not missing, (
+        f"{who}: {len(missing)} of {len(weights)} weights are missing, for example {missing[0]}."
+    )
+    assert not extra, f"{who}: it has {extra[0]}, which the plain model lacks."
     for name, weight in weights.items():
         t = found[name]
         assert t.shape == weight.shape, (
-            f"{who}: {name} has shape {tuple(t.shape)}, and the model's has {tuple(weight.shape)}: in "
-            "stage 3 the parameters of the module are empty on purpose."
+            f"{who}: {name} has shape {tuple(t.shape)}; expected {tuple(weight.shape)}: in stage 3 the "
+            "module's parameters are empty on purpose."
         )
-        assert t.dtype == dtype, f"{who}: {name} is in {t.dtype}, and {dtype} was asked for."
+        assert t.dtype == dtype, f"{who}: {name} is in {t.dtype}; expected {dtype}."
         right = weight.to(dtype)
         twice = weight.bfloat16().to(dtype)
         assert torch.equal(t, right) or not torch.equal(t, twice), (
-            f"{who}: {name} was rounded to bfloat16 first. Start from the 32-bit weights, the masters."
+            f"{who}: {name} was rounded to bfloat16 first. Start from the 32-bit master weights."
         )
-        assert torch.equal(t, right), f"{who}: {name} is not the saved weight, rounded once."
+        assert torch.equal(t, right), f"{who}: {name} is not the saved weight rounded once."
     plain = new_gpt(seed=9, hidden=HIDDEN).to(dtype)
     plain.load_state_dict(found)

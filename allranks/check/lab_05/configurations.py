@@ -50,7 +50,7 @@ def _configured(answer, cases, batches):
         given = copy.deepcopy(adam)
         config = answer(stage, micro_batch, accumulation, adam)
         if not isinstance(config, dict):
-            return [f"returned {quoted(config)}, and not a dict"]
+            return [f"returned {quoted(config)}; expected a dict"]
         seen = {"same adam": adam == given}
         try:
             engine = engine_of(new_gpt(), copy.deepcopy(config))
@@ -87,28 +87,28 @@ def configuration(answer):
             help_ = BATCHES if "batch" in seen.get("refused", "") else ""
             assert "refused" not in seen, f"{who}: DeepSpeed refuses this: {seen['refused']}.{help_}"
             _judge_settings(seen, who, stage, (micro_batch, accumulation), adam)
-            assert not same(seen["losses"], clipped), f"{who}: the losses are those of clipped gradients."
+            assert not same(seen["losses"], clipped), (
+                f"{who}: the losses show that gradients were clipped; this task does not clip."
+            )
             assert same(seen["losses"], alone), (
-                f"{who}: the last loss is {seen['losses'][-1]:.5f}, and one process has {alone[-1]:.5f}."
+                f"{who}: the last loss is {seen['losses'][-1]:.5f}; one process has {alone[-1]:.5f}."
             )
             share = seen["moments"] / (2 * elements)
             wanted = 1 if stage == 0 else 1 / RANKS
             assert abs(share - wanted) < 0.02, (
-                f"{who}: this rank holds {share:.2f} of Adam's moments, and it has to be {wanted:.2f}."
+                f"{who}: this rank holds {share:.2f} of Adam's moments; expected {wanted:.2f}."
             )
-    return (
-        "Stages 0 to 3 have the losses of one process, and hold the share of Adam's moments that they should."
-    )
+    return "Stages 0 to 3 have one process's losses, and each rank holds its share of Adam's moments."
 
 
 def _judge_settings(seen, who, stage, batch, adam):
     assert seen["stage"] == stage, (
-        f"{who}: the engine runs stage {seen['stage']}. The stage is read from the section "
-        '"zero_optimization" alone; without it, and with a wrong name, stage 0 runs.'
+        f"{who}: the engine runs stage {seen['stage']}. The stage is read only from the section "
+        '"zero_optimization"; without it, or with a wrong name, stage 0 runs.'
     )
     assert seen["batch"] == batch, (
-        f"{who}: DeepSpeed understood micro-batches of {seen['batch'][0]} and {seen['batch'][1]} of them a "
-        f"step, where {batch[0]} and {batch[1]} were asked for.{BATCHES}"
+        f"{who}: DeepSpeed understood micro-batches of {seen['batch'][0]} and {seen['batch'][1]} of them "
+        f"a step; expected {batch[0]} and {batch[1]}.{BATCHES}"
     )
     assert not seen["16 bits"], f"{who}: the engine computes in 16 bits; this task stays in 32."
     assert seen["clipping"] == 0, (
@@ -116,13 +116,13 @@ def _judge_settings(seen, who, stage, batch, adam):
         '"gradient_clipping" says 0.'
     )
     assert seen["adamw"] == "AdamW", (
-        f"{who}: the optimizer is {seen['adamw']}, and not AdamW: its type and its params stand in the "
+        f"{who}: the optimizer is {seen['adamw']}; expected AdamW: its type and its params belong in the "
         'section "optimizer".'
     )
     for name, value in seen["adam"].items():
         assert value == adam[name], (
-            f"{who}: AdamW's {name} is {value}, and {adam[name]} was asked for: `adam` goes to "
-            '"optimizer" as its "params".'
+            f'{who}: AdamW\'s {name} is {value}; expected {adam[name]}: `adam` goes into "optimizer" as '
+            'its "params".'
         )
 
 
@@ -168,11 +168,13 @@ def offload(answer):
     alone, _ = trained_alone(batches, adam)
     for rank, found in enumerate(on_ranks(_offloaded, answer, configs, batches)):
         kinds = [seen.get("dict", True) for seen in found]
-        assert True in kinds, f"Rank {rank}: the function returned {kinds[0]}, and not a dict."
+        assert True in kinds, f"Rank {rank}: the function returned {kinds[0]}; expected a dict."
         for config, seen in zip(configs, found, strict=True):
             stage = config["zero_optimization"]["stage"]
             _judge_offload(seen, stage, f"Rank {rank}, stage {stage}", alone)
-    return "The optimizer on the host in stages 1 to 3, in 3 the weights too; 0 refused; equal losses."
+    return (
+        "The optimizer is on the host in stages 1 to 3, in 3 the weights too; 0 is refused; losses are equal."
+    )
 
 
 def _judge_offload(seen, stage, who, alone):
@@ -181,27 +183,27 @@ def _judge_offload(seen, stage, who, alone):
     )
     if stage == 0:
         assert "raised" in seen, (
-            f"{who}: a configuration came back. Stage 0 has nothing to offload: DeepSpeed reads the line and "
-            "ignores it, so raise ValueError."
+            f"{who}: the function returned a configuration; expected ValueError. Stage 0 has nothing to "
+            "offload: DeepSpeed reads the line but ignores it."
         )
         return
     assert "raised" not in seen, (
         f"{who}: ValueError ({seen['raised']}), but this stage can offload the optimizer."
     )
-    assert seen["dict"] is True, f"{who}: the function returned {seen['dict']}, and not a dict."
-    assert seen["rest"], f"{who}: something besides the places has changed: keep all the other settings."
+    assert seen["dict"] is True, f"{who}: the function returned {seen['dict']}; expected a dict."
+    assert seen["rest"], f"{who}: a setting other than the offload devices has changed: keep all others."
     assert "refused" not in seen, f"{who}: DeepSpeed refuses this configuration. {seen['refused']}"
     assert seen["ran"] == stage, f"{who}: the engine runs stage {seen['ran']}."
     assert seen["optimizer"], (
-        f'{who}: the optimizer stays on the device: "offload_optimizer": {quoted(CPU)} belongs into '
+        f'{who}: the optimizer stays on the device: "offload_optimizer": {quoted(CPU)} belongs in '
         '"zero_optimization".'
     )
     assert not seen["ignored"], (
-        f"{who}: offload_param is there, and below stage 3 DeepSpeed ignores it without a word: leave it out."
+        f"{who}: offload_param is there, but below stage 3 DeepSpeed silently ignores it: leave it out."
     )
     assert seen["weights"] == (stage == 3), (
-        f"{who}: the weights stay on the device, and in stage 3 they can leave: that is offload_param."
+        f"{who}: the weights stay on the device, but in stage 3 they can leave: see offload_param."
     )
     assert same(seen["losses"], alone), (
-        f"{who}: the last loss is {seen['losses'][-1]:.5f}, and one process has {alone[-1]:.5f}."
+        f"{who}: the last loss is {seen['losses'][-1]:.5f}; one process has {alone[-1]:.5f}."
     )

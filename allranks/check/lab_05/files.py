@@ -49,7 +49,7 @@ def _configured(answer, cases):
         given = copy.deepcopy(config)
         found = answer(config, folder)
         if not isinstance(found, dict) or not isinstance(found.get("zero_optimization"), dict):
-            return [f"returned {quoted(found)}, and not a configuration"]
+            return [f"returned {quoted(found)}; expected a configuration"]
         rest = {**found, "zero_optimization": None} == {**given, "zero_optimization": None}
         try:
             deepspeed_config.check(found, dist.get_world_size())
@@ -118,7 +118,10 @@ def nvme(config_answer, file_answer):
         for rank, found in enumerate(on_ranks(_filed, file_answer, folder, stages, batches)):
             for (stage, _), seen in zip(stages, found, strict=True):
                 _judge_file(seen, f"Rank {rank}, stage {stage}", alone)
-    return "A legal configuration for NVMe, read and not run; moments in a mapped file, and the same losses."
+    return (
+        "The configuration for NVMe is legal (read, not run); moments live in a mapped file, with the "
+        "same losses."
+    )
 
 
 def _judge_nvme(unchanged, rest, read, legal, zero, who, config, folder):
@@ -127,14 +130,14 @@ def _judge_nvme(unchanged, rest, read, legal, zero, who, config, folder):
     assert not isinstance(read, str), f"{who}: DeepSpeed cannot read the section. {read}"
     stage, places = read
     assert stage == 3, (
-        f"{who}: the stage is {stage}. NVMe takes stage 3; below it DeepSpeed moves the optimizer to the "
-        "host's memory without a word."
+        f"{who}: the stage is {stage}. NVMe needs stage 3; below it DeepSpeed silently moves the "
+        "optimizer to the host's memory."
     )
     for name, (device, path) in zip(("offload_optimizer", "offload_param"), places, strict=True):
-        assert device == "nvme", f"{who}: {name} is on {device}; both go to nvme."
+        assert device == "nvme", f"{who}: {name} is on {device}; expected nvme for both."
         assert path == folder, (
-            f"{who}: {name}'s nvme_path is {path}, which has to be {folder}. Without a path DeepSpeed "
-            "objects only when it swaps."
+            f"{who}: {name}'s nvme_path is {path}; expected {folder}. Without a path, DeepSpeed complains "
+            "only when it swaps."
         )
     assert legal is True, f"{who}: {legal}."
     kept = {k: v for k, v in config["zero_optimization"].items() if k != "stage"}
@@ -146,23 +149,23 @@ def _judge_file(seen, who, alone):
         f"{who}: there is no file after the call; torch.from_file makes one of `size` elements."
     )
     assert seen["found"] == seen["size"], (
-        f"{who}: the file has {seen['found']:,} bytes, and this rank's moments take {seen['size']:,}: two of "
+        f"{who}: the file has {seen['found']:,} bytes; this rank's moments take {seen['size']:,}, two of "
         "4 bytes for each element of its slice. torch.from_file counts elements."
     )
     assert seen["kept"], (
-        f"{who}: the moments are not those of before the call, in their order: copy them into the file, "
-        "both of each slice, one behind the other."
+        f"{who}: the moments are not the ones from before the call, in order: copy them into the file, "
+        "both of each slice, one after the other."
     )
     assert seen["in order"], (
         f"{who}: the file does not hold the moments slice by slice, exp_avg and then exp_avg_sq."
     )
     assert seen["written"], (
-        f"{who}: after two more steps the file does not hold the moments: Adam has to work on the mapped "
-        "tensors themselves, `shared=True`, put into optimizer.state."
+        f"{who}: after two more steps the file does not hold the moments: put the mapped tensors "
+        "themselves, `shared=True`, into optimizer.state."
     )
     assert seen["read"], (
-        f"{who}: what is written to the file does not reach the optimizer: it works on a copy."
+        f"{who}: what is written to the file does not reach the optimizer, which works on a copy."
     )
     assert same(seen["losses"], alone), (
-        f"{who}: the last loss is {seen['losses'][-1]:.5f}, and one process has {alone[-1]:.5f}."
+        f"{who}: the last loss is {seen['losses'][-1]:.5f}; one process has {alone[-1]:.5f}."
     )

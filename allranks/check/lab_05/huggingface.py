@@ -208,10 +208,10 @@ def _judge_lines(found, config, who):
     right = {key: value for key, value in right.items() if value != "auto"}
     extra = [key for key in zero or () if key not in right]
     assert not extra, (
-        f'{who}: zero_optimization still has {extra[0]}: where it said "auto" the line goes, and then the '
-        "default of DeepSpeed counts."
+        f'{who}: zero_optimization still has {extra[0]}: delete a line that says "auto", so that '
+        "DeepSpeed's default applies."
     )
-    assert zero == right, f"{who}: zero_optimization is {quoted(zero)}, which has to be {quoted(right)}."
+    assert zero == right, f"{who}: zero_optimization is {quoted(zero)}; expected {quoted(right)}."
     params, own = found["optimizer"].get("params", {}), config["optimizer"]["params"]
     _are_automatic(params, ADAM, f"{who}, optimizer.params")
     parts = (found, config), (params, own), (found["optimizer"], config["optimizer"])
@@ -219,16 +219,16 @@ def _judge_lines(found, config, who):
     for (ours, given), theirs in zip(parts, names, strict=True):
         for name in [k for k in ours | given if k not in theirs]:
             assert name in ours and name in given and ours[name] == given[name], (
-                f"{who}: {name} is {quoted(ours.get(name))} and was {quoted(given.get(name))}; a setting "
-                "that is not the Trainer's stays as it is."
+                f"{who}: {name} is {quoted(ours.get(name))} but was {quoted(given.get(name))}; leave "
+                "settings that are not the Trainer's alone."
             )
 
 
 def _are_automatic(section, names, who):
     missing = [name for name in names if section.get(name) != "auto"]
     assert not missing, (
-        f"{who}: {missing[0]} is {quoted(section.get(missing[0]))}. The Trainer owns it (see the table), so "
-        'it becomes "auto", also where the configuration does not mention it.'
+        f"{who}: {missing[0]} is {quoted(section.get(missing[0]))}. The Trainer owns it (see the table), "
+        'so set it to "auto", even if the configuration does not mention it.'
     )
 
 
@@ -250,42 +250,48 @@ def repaired(answer):
             _judge_trainer(seen, config, arguments, expected, f"Rank {rank}, {name}")
             _judge_lines(seen["config"], config, f"Rank {rank}, {name}")
     for (name, config), (unchanged, found) in zip(others.items(), lines, strict=True):
-        assert isinstance(found, dict), f"{name}: the function returned {found}, and not a dict."
+        assert isinstance(found, dict), f"{name}: the function returned {found}; expected a dict."
         assert unchanged, f"{name}: the configuration that was given has changed; copy it deeply."
         _judge_lines(found, config, f"Rank 0, {name}")
-    return "Three configurations repaired: the Trainer's numbers reach DeepSpeed; losses as in one process."
+    return (
+        "Three configurations are repaired: the Trainer's numbers reach DeepSpeed, and losses equal one "
+        "process's."
+    )
 
 
 def _judge_trainer(seen, config, arguments, expected, who):
-    assert isinstance(seen["config"], dict), f"{who}: the function returned {seen['config']}, and not a dict."
+    assert isinstance(seen["config"], dict), (
+        f"{who}: the function returned {seen['config']}; expected a dict."
+    )
     assert seen["same"], f"{who}: the configuration that was given has changed; copy it deeply."
     assert "refused" not in seen, f"{who}: the Trainer stops. {seen['refused']}"
     assert seen["class"] == "DeepSpeedEngine", (
-        f"{who}: the Trainer trains a {seen['class']}, and not by DeepSpeed."
+        f"{who}: the Trainer trains a {seen['class']} without DeepSpeed."
     )
     given, found = config["zero_optimization"], seen["config"]["zero_optimization"]
     kept = {key: value for key, value in given.items() if value != "auto"}
     assert seen["stage"] == given["stage"], (
-        f"{who}: it was stage {given['stage']}, and now stage {seen['stage']} runs."
+        f"{who}: it was stage {given['stage']}, but now stage {seen['stage']} runs."
     )
     assert {key: found.get(key) for key in kept} == kept, (
-        f"{who}: zero_optimization has lost {', '.join(k for k in kept if found.get(k) != kept[k])}, which "
-        "are DeepSpeed's own: repair only what the Trainer owns or cannot fill in."
+        f"{who}: zero_optimization has lost {', '.join(k for k in kept if found.get(k) != kept[k])}, "
+        "which belong to DeepSpeed: repair only what the Trainer owns or cannot fill in."
     )
     assert seen["config"].get("steps_per_print") == config["steps_per_print"], (
-        f"{who}: steps_per_print is gone; a line that contradicts nobody stays."
+        f"{who}: steps_per_print is gone; keep lines that conflict with nothing."
     )
     right = arguments["max_grad_norm"]
     assert abs(seen["clipping"] - right) < 1e-9, (
-        f"{who}: DeepSpeed clips at {seen['clipping']:g}, and the Trainer was given max_grad_norm={right:g}. "
-        'Without a line DeepSpeed clips at 1; "gradient_clipping": "auto" hands over the Trainer\'s.'
+        f"{who}: DeepSpeed clips at {seen['clipping']:g}, but the Trainer was given "
+        f'max_grad_norm={right:g}. Without a line DeepSpeed clips at 1; "gradient_clipping": "auto" takes '
+        "over the Trainer's."
     )
     for name, value in adam_of(arguments).items():
         found = seen["adam"][name]
         assert tuple(found) == value if name == "betas" else found == value, (
-            f"{who}: AdamW's {name} is {found}, and the Trainer was given {value}: in optimizer.params the "
-            'Trainer owns lr, betas, eps and weight_decay, which have to be "auto".'
+            f"{who}: AdamW's {name} is {found}, but the Trainer was given {value}: in optimizer.params "
+            'the Trainer owns lr, betas, eps and weight_decay, so they should be "auto".'
         )
     assert same(seen["losses"], expected), (
-        f"{who}: the last loss is {seen['losses'][-1]:.5f}, and one process has {expected[-1]:.5f}."
+        f"{who}: the last loss is {seen['losses'][-1]:.5f}; one process has {expected[-1]:.5f}."
     )

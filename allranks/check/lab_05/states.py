@@ -99,19 +99,20 @@ def bytes_held(predicted, held):
             _judge_prediction(found, *sizes, f"Rank {rank}")
         for (name, *_), (there, found, same) in zip(cases, measured, strict=True):
             _judge_bytes(found, there, same, f"Rank {rank}, {name}")
-    return "Predicted for four stages, and measured: with padding, a frozen weight and another optimizer too."
+    return (
+        "Predictions match measurements in four stages, with padding, a frozen weight and another "
+        "optimizer too."
+    )
 
 
 def _judge_prediction(found, psi, ranks, stage, who):
     case = f"{who}: predicted for {psi:,} parameters on {ranks} ranks in stage {stage}"
-    assert isinstance(found, tuple), f"{case}: {found}, and it has to be (weights, optimizer), two numbers."
+    assert isinstance(found, tuple), f"{case}: {found}; expected (weights, optimizer), two numbers."
     right = memory.zero_states(psi, ranks, stage)
     right = right.weights, right.optimizer
-    assert found[::-1] != right or found == right, f"{case}: the two numbers are exchanged."
+    assert found[::-1] != right or found == right, f"{case}: the two numbers are swapped."
     for what, n, m in zip(("weights", "optimizer"), found, right, strict=True):
-        assert n == m, (
-            f"{case}: {what} {n:,} bytes, which has to be {m:,}.{_reason(what, n, psi, ranks, stage)}"
-        )
+        assert n == m, f"{case}: {what} {n:,} bytes; expected {m:,}.{_reason(what, n, psi, ranks, stage)}"
 
 
 def _reason(what, found, psi, ranks, stage):
@@ -121,27 +122,28 @@ def _reason(what, found, psi, ranks, stage):
             return " In bf16 a weight has two bytes; the 32-bit copy belongs to the optimizer."
         if stage < 3:
             return " Below stage 3 every rank keeps all weights."
-        return " Stage 3 cuts the weights as well."
+        return " Stage 3 shards the weights as well."
     if found in (8 * psi, 8 * psi / ranks):
         return " Two moments make 8 bytes; the 32-bit weights are the optimizer's third state."
-    return " From stage 1 on each rank has a slice of the optimizer's states; in stage 0 all of them."
+    return " In stages 1 to 3 each rank has a slice of the optimizer's states; in stage 0, all of them."
 
 
 def _judge_bytes(found, there, same, who):
     assert isinstance(found, tuple), (
-        f"{who}: held returned {found}, and not (weights, optimizer), two numbers."
+        f"{who}: held returned {found}; expected (weights, optimizer), two numbers."
     )
-    assert same, f"{who}: the engine holds something else after the call; held only looks."
+    assert same, f"{who}: the call changed what the engine holds; held should only look."
     assert found[0] != 0 or there[0] == 0, (
-        f"{who}: no weights found. In stage 3 a parameter is empty; `p.ds_tensor` is its part here."
+        f"{who}: held found no weights. In stage 3 a parameter is empty; `p.ds_tensor` is its part on "
+        "this rank."
     )
     assert found[0] == there[0], (
-        f"{who}: {found[0]:,} bytes of weights, and {there[0]:,} are there. Measure what the tensors take; "
+        f"{who}: {found[0]:,} bytes of weights; expected {there[0]:,}. Measure what the tensors take; "
         "padding counts."
     )
     assert found[1] == there[1], (
-        f"{who}: {found[1]:,} bytes of the optimizer, and {there[1]:,} are there: all masters, and all "
-        "tensors with a dim in the states of engine.optimizer.optimizer."
+        f"{who}: {found[1]:,} bytes of the optimizer; expected {there[1]:,}: all masters, and all tensors "
+        "with a dim in the states of engine.optimizer.optimizer."
     )
 
 
@@ -177,9 +179,11 @@ def excess(answer):
     for rank, found in enumerate(on_ranks(_estimated, answer, cases, world_size=1)):
         for (stage, psi, largest, ranks), (reasons, gap) in zip(cases, found, strict=True):
             who = f"Rank {rank}, stage {stage}, {psi:,} parameters, largest layer {largest:,}, {ranks} ranks"
-            assert isinstance(reasons, dict), f"Rank {rank}: the function returned {reasons}, and not a dict."
+            assert isinstance(reasons, dict), (
+                f"Rank {rank}: the function returned {reasons}; expected a dict."
+            )
             assert set(reasons) == set(SECTIONS), (
-                f"{who}: the names are {', '.join(map(str, reasons))}; they have to be {', '.join(SECTIONS)}."
+                f"{who}: the names are {', '.join(map(str, reasons))}; expected {', '.join(SECTIONS)}."
             )
             total = sum(reasons.values())
             right = {
@@ -189,8 +193,10 @@ def excess(answer):
             }
             for name, value in right.items():
                 assert reasons[name] == value, (
-                    f"{who}: {name!r} is {reasons[name]:,} bytes, which has to be {value:,.0f}. All three "
-                    f"add up to {total:,}, and DeepSpeed estimates {gap:,} bytes more than ours."
+                    f"{who}: {name!r} is {reasons[name]:,} bytes; expected {value:,.0f}. All three add up "
+                    f"to {total:,}; DeepSpeed estimates {gap:,} bytes more than we do."
                 )
             assert total == gap, f"{who}: DeepSpeed has changed its estimator: the excess is now {gap:,}."
-    return "DeepSpeed's estimates of stages 2 and 3, to the byte: a copy, an omission and a layer."
+    return (
+        "DeepSpeed's estimates for stages 2 and 3 are explained to the byte: a copy, an omission and a layer."
+    )

@@ -81,22 +81,22 @@ def milestone(
         foretold = predicted(psi, RANKS, ranks[0][0]["stage"])
         for rank, (zero, losses, here, fitted) in enumerate(ranks):
             assert zero == CANDIDATES[5], (
-                f"Rank {rank} chose {zero}, where stage 2 with its optimizer on cpu fits."
+                f"Rank {rank} chose {zero}; expected stage 2 with its optimizer on cpu, which fits."
             )
             assert same(losses, expected), (
-                f"Rank {rank}: the last loss is {losses[-1]:.5f}, and one process has {expected[-1]:.5f}."
+                f"Rank {rank}: the last loss is {losses[-1]:.5f}; one process has {expected[-1]:.5f}."
             )
             assert all(abs(a - b) <= 64 * 4 for a, b in zip(here, foretold, strict=True)), (
-                f"Rank {rank} holds {here} bytes, and {foretold} were predicted."
+                f"Rank {rank} holds {here} bytes; {foretold} were predicted."
             )
             assert same(fitted, alone(tokens, arguments)), (
-                f"Rank {rank}: the Trainer's losses are not one process's."
+                f"Rank {rank}: the Trainer's losses differ from one process's."
             )
         loaded = new_gpt(seed=3).bfloat16()
         loaded.load_state_dict(weights)
         for (name, ours), theirs in zip(loaded.named_parameters(), model.parameters(), strict=True):
             assert torch.allclose(ours.float(), theirs, rtol=2**-7, atol=1e-4), (
-                f"{name} is not one process's, rounded."
+                f"{name} differs from one process's, rounded."
             )
         reasons = explained(2, psi, psi // 2, RANKS)
         assert [reasons[name] for name in SECTIONS] == [4 * psi / RANKS, 0, 0], (

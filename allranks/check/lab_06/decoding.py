@@ -44,17 +44,16 @@ USUAL = (  # what a wrong answer computes, and what is to be said about it
     ),
     (
         {"first": lambda before: before + bool(before)},
-        "behind a past the positions begin one too late: the first new token has the position of the past's "
-        "length",
+        "after a past, positions begin one too late: the first new token's position is the past's length",
     ),
     (
         {"first": lambda before: before - bool(before)},
-        "behind a past the positions begin one too early: that is the position of its last token",
+        "after a past, positions begin one too early: that is the position of its last token",
     ),
     ({"twice": True}, "keys of the past are rotated again; they were rotated when they were new"),
     ({"again": True}, "keys of the past are rotated again; they were rotated when they were new"),
     ({"plain": True}, "nothing is rotated: q and k turn by their positions before they meet"),
-    ({"blind": True}, "new tokens attend to each other only, and not to the past"),
+    ({"blind": True}, "new tokens attend only to each other, not to the past"),
 )
 
 
@@ -103,7 +102,7 @@ def _attends(answer, model, pieces):
         out, after = found
         must(
             past is None or torch.equal(past, before),
-            "attention changes the past that it was given; return a new tensor (torch.cat).",
+            "attention changes the past it was given; return a new tensor (torch.cat).",
         )
         new = sorted(set(vars(layer)) - names)
         must(
@@ -135,7 +134,7 @@ def _judge_past(after, size, x, shape):
         )
         must(
             found[3] == size[3],
-            f"The past holds {found[3]} tokens after {size[3]} have passed; each is remembered once.",
+            f"The past holds {found[3]} tokens after {size[3]} have passed; keep each token once.",
         )
     must(found == size, f"The past has shape {tuple(found)}; expected {expected}.")
     must(
@@ -145,7 +144,7 @@ def _judge_past(after, size, x, shape):
     )
     must(
         after.dtype == x.dtype,
-        f"The past is in {after.dtype}, and the tokens are in {x.dtype}: a cache keeps the dtype of x.",
+        f"The past is in {after.dtype}, but the tokens are in {x.dtype}: a cache keeps the dtype of x.",
     )
 
 
@@ -157,7 +156,7 @@ def _writes(answer, tokens, new, seed):
         must(torch.is_tensor(some) and some.dim() == 2, "step takes tokens (sequences, new).")
         must(
             (pasts is None) == (not fed) and (not fed or pasts is memory[-1]),
-            "write loses the past: the first step gets None, and each later one what the step before it "
+            "write loses the past: the first step gets None, and each later one what the previous step "
             "returned.",
         )
         must(len(fed) <= new + 2, f"write takes more than {new} steps for {new} new tokens.")
@@ -198,13 +197,13 @@ def _judge_written(found, fed, tokens, new, right):
         again = torch.equal(fed[1][:, :1], tokens[:, :1]) and fed[1].shape[1] > 1
         must(
             not again,
-            f"write passes all tokens through step again: {passed.shape[1]} tokens where "
-            f"{known + new - 1} would do.",
+            f"write passes all tokens through step again: {passed.shape[1]} tokens; {known + new - 1} are "
+            "enough.",
         )
         must(
             not (fed[0].shape[1] == known and torch.equal(fed[1], tokens[:, -1:])),
             "The last known token passes through step twice, so the cache has it twice: the first pass "
-            "already says what follows it.",
+            "already predicts what follows.",
         )
     must(
         passed.shape[1] <= known + new - 1,
@@ -216,8 +215,11 @@ def _judge_written(found, fed, tokens, new, right):
         f"write returned shape {tuple(found.shape)}; expected {tuple(right.shape)}, known and new tokens.",
     )
     must(found.dtype == tokens.dtype, f"write returned {found.dtype}; tokens are in {tokens.dtype}.")
-    must(bool((found[:, known:] < GREYS).all()), f"A new token is no grey: choose among the first {GREYS}.")
-    must(torch.equal(found, right), "Other tokens than the likeliest ones, or in another order.")
+    must(
+        bool((found[:, known:] < GREYS).all()),
+        (f"A new token is not a grey: choose among the first {GREYS}."),
+    )
+    must(torch.equal(found, right), "The tokens are not the likeliest ones, or not in order.")
 
 
 def _both(attention, write, cases, jobs):
@@ -250,7 +252,9 @@ def logits_are_right(found, model, pieces):
     if is_equal(found, right):
         return
     for wrong, sentence in _usual(model, pieces):
-        assert not is_equal(found, wrong), f"Other logits than in one pass over all tokens: {sentence}."
+        assert not is_equal(found, wrong), (
+            f"The logits differ from those of one pass over all tokens: {sentence}."
+        )
     first = next(at for at in range(right.shape[1]) if not is_equal(found[:, at], right[:, at]))
     lengths = [piece.shape[1] for piece in pieces]
     raise AssertionError(
@@ -269,4 +273,4 @@ def decode(attention, write):
         for (model, pieces), logits in zip(cases, found, strict=True):
             logits_are_right(logits, model, pieces)
     on_ranks(_both, attention, write, [_in_16_bits()], [])
-    return "The logits of one pass over all tokens; each token passes once, and is remembered once."
+    return "The logits equal one pass over all tokens; each token passes once and is cached once."

@@ -54,21 +54,22 @@ class _Model:
         must(self.passes <= new + 1, f"speculate takes more than {new} passes for {new} new tokens.")
         must(
             (pasts is None) == (not self.passes),
-            "speculate loses the past: the first pass gets None, and each later one what the last one left.",
+            "speculate loses the past: the first pass gets None, and each later one what the previous "
+            "pass returned.",
         )
         held = self._held(pasts)
         length, count = held.shape[1], tokens.shape[1]
         must(count > 0, "A pass without tokens: the last token written always has to pass.")
         must(
             length + count < self.right.shape[1],
-            f"The pass fills the cache with {length + count} tokens, and it has room for "
+            f"The pass fills the cache with {length + count} tokens, but it has room for "
             f"{self.right.shape[1] - 1}: take fewer guesses at the end.",
         )
         missing = self.right[:, length : max(self.written, length + 1)]
         must(
             torch.equal(tokens[:, : missing.shape[1]], missing),
-            f"The past holds {length} tokens, and the pass does not begin with the next one: feed what "
-            "is written and not in the past, and then the guesses.",
+            f"The past holds {length} tokens, but the pass does not begin with the next one: feed written "
+            "tokens that are not in the past, then the guesses.",
         )
         self.passes += 1
         both = torch.cat([held, tokens], 1)
@@ -91,8 +92,8 @@ class _Model:
         agree = self._agree(held)
         must(
             agree == held.shape[1],
-            f"After a pass the past still holds token {agree}, a refused guess: cut the pasts back to the "
-            "tokens that are written.",
+            f"After a pass the past still holds token {agree}, a rejected guess: cut the pasts back to "
+            "the written tokens.",
         )
         return held
 
@@ -134,14 +135,17 @@ def _tried(answer, tokens, new, kinds):
     )
     must(
         model.passes <= most,
-        f"{model.passes} passes for {new} tokens, and {most} are enough: {why}. "
-        "It writes the guesses before the first wrong one, and one token of the model's own.",
+        f"{model.passes} passes for {new} tokens; {most} are enough: {why}. It writes the guesses before "
+        "the first wrong one, and one token of the model's own.",
     )
 
 
 def _judge_tokens(found, right, known):
     """Refuse tokens, written so far, that the model would not have written."""
-    must(bool((found[:, known:] < GREYS).all()), f"A new token is no grey: choose among the first {GREYS}.")
+    must(
+        bool((found[:, known:] < GREYS).all()),
+        (f"A new token is not a grey: choose among the first {GREYS}."),
+    )
     must(found.shape[1] <= right.shape[1], "More tokens are written than `new`.")
     same = (found == right[:, : found.shape[1]])[0]
     wrong = same.logical_not().nonzero().flatten().tolist()
@@ -180,4 +184,4 @@ def guesses(speculate):
     cases = _cases()
     on_ranks(_all, speculate, cases)
     new = sum(new for _, new, _ in cases)
-    return f"{new} likeliest greys in fewer passes, and no refused guess stays in the past."
+    return f"{new} likeliest greys in fewer passes, and no rejected guess stays in the past."

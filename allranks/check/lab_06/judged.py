@@ -83,13 +83,13 @@ class Judged:
         self.audit_pages()
         must(
             running[0] not in lost,
-            f"grow preempts request {oldest}, the oldest that runs. Take pages from the newest one, so that "
-            "somebody always gets to the end.",
+            f"grow preempts request {oldest}, the oldest that runs. Take pages from the newest one, so "
+            "that some request always finishes.",
         )
         self.audit_order()
         must(
             found == (request in server.running),
-            f"grow returned {found!r}, and request {self.number(request)} "
+            f"grow returned {found!r}, but request {self.number(request)} "
             f"{'still runs' if request in server.running else 'was preempted'}.",
         )
         must(
@@ -108,12 +108,12 @@ class Judged:
             f"request {self.number(first)}, which needs {needed} pages where {free} are free, as number "
             f"{running + 1} in {server.slots} slots"
         )
-        must(fits or not found, f"admit lets in {where}: beyond the budget.")
-        must(found or not fits, f"admit refuses {where}; it fits. A budget may be used up whole.")
+        must(fits or not found, f"admit accepts {where}: that is over budget.")
+        must(found or not fits, f"admit refuses {where}, but it fits. A budget may be used up completely.")
         self.audit()
         must(
             not found or (server.running[-1:] == [first] and first not in server.waiting),
-            "admit returned True, but the first who waits has not moved to the end of those who run.",
+            "admit returned True, but the first waiting request has not moved to the end of server.running.",
         )
         must(
             not found or not server.needs(first),
@@ -143,8 +143,8 @@ class Judged:
             )
         must(
             not alive or alive[0] in planned,
-            f"Request {self.number(alive[0]) if alive else 0} is the oldest and computes nothing in "
-            "this step: it starves.",
+            f"Request {self.number(alive[0]) if alive else 0} is the oldest but computes nothing in this "
+            "step: it starves.",
         )
 
     def advance(self, request, count):
@@ -154,7 +154,7 @@ class Judged:
         self.finish(self.server, request)
         self.done.append(request)
         name = f"Request {self.number(request)}"
-        must(request not in self.running, f"{name} has all its tokens, and still runs after finish.")
+        must(request not in self.running, f"{name} has all its tokens, but still runs after finish.")
         self.audit()
 
     def number(self, request):
@@ -170,7 +170,9 @@ class Judged:
         for number, request in enumerate(self.everyone):
             name = f"Request {number}"
             places = self.waiting.count(request) + self.running.count(request) + self.done.count(request)
-            must(places == 1, f"{name} is in {places} of the lists; it waits, runs or is done.")
+            must(
+                places == 1, (f"{name} is in {places} of the lists; expected one: waiting, running or done.")
+            )
             start = len(request.prompt)
             must(
                 request.tokens[:start] == request.prompt and len(request.tokens) >= self.seen.get(number, 0),
@@ -182,8 +184,8 @@ class Judged:
             what = "waits" if request in self.waiting else "is finished"
             must(
                 not request.pages or not set(request.pages) & set(self.server.free),
-                f"{name} {what}, its pages are free, and it still lists {len(request.pages)} of them: "
-                "the next who takes them would share them with it.",
+                f"{name} {what}, its pages are free, but it still lists {len(request.pages)} of them: the "
+                "next request to take them would share them.",
             )
             must(not request.pages, f"{name} {what} and keeps {len(request.pages)} pages.")
             must(
@@ -196,8 +198,8 @@ class Judged:
         order = [self.number(request) for request in (*self.running, *self.waiting)]
         must(
             order == sorted(order),
-            f"Requests run and wait in the order {order}: somebody overtakes. A preempted request goes back "
-            "to the head of the queue, and nobody is admitted before the first.",
+            f"Requests run and wait in the order {order}: one overtakes another. A preempted request goes "
+            "back to the head of the queue; admit the first one first.",
         )
 
     def audit_pages(self):
@@ -206,13 +208,13 @@ class Judged:
         for page in held + free:
             must(
                 isinstance(page, int) and 0 <= page < self.size,
-                f"{page!r} is no page; take them from server.free.",
+                f"{page!r} is not a page; take pages from server.free.",
             )
             must(held.count(page) < 2, f"Page {page} belongs to two requests.")
             must(
                 not (page in held and page in free),
-                f"Page {page} is free, and a running request still has it.",
+                f"Page {page} is free, but a running request still has it.",
             )
             must(free.count(page) < 2, f"Page {page} is in server.free twice.")
         lost = self.size - len(held) - len(free)
-        must(not lost, f"{lost} pages are lost: nobody has them, and they are not free.")
+        must(not lost, f"{lost} pages are lost: no request has them, and they are not free.")

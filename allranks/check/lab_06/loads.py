@@ -119,7 +119,7 @@ def judge_plan(name, settings, seeds):
     where = f"For {name!r}, {policy}, a budget of {budget} tokens and {pages} pages"
     assert all(isinstance(n, int) and n > 0 for n in (budget, pages)), f"{where}: whole numbers above 0."
     assert policy == "chunked" or budget >= longest, (
-        f"{where}: a whole prompt has up to {longest} tokens, and all of them need workspace."
+        f"{where}: a whole prompt has up to {longest} tokens, which all need workspace."
     )
     needed = pages * memory.kv_cache_bytes(SHAPE, PAGE) + WORKSPACE * budget
     assert needed <= service.room, (
@@ -130,7 +130,7 @@ def judge_plan(name, settings, seeds):
     assert pages * PAGE >= most, f"{where}: the longest request caches {most} tokens."
     reached, first, later = score(name, seeds, policy, budget, pages)
     best, (_, right, _) = max((score(name, seeds, *each)[0], each) for each in candidates(name))
-    late = "Compare other policies, and take all the pages that fit."
+    late = "Compare other policies, and use all the pages that fit."
     if budget != right:
         late = (
             "A larger budget computes prompts sooner."
@@ -138,6 +138,6 @@ def judge_plan(name, settings, seeds):
             else "A smaller budget makes steps shorter, and leaves more room for pages."
         )
     assert reached >= SHARE * best, (
-        f"{where} reach {reached:.1f} requests a second on hidden arrivals, and {SHARE * best:.1f} are "
-        f"asked. In time are {first:.0%} of the first tokens and {later:.0%} of the later ones. {late}"
+        f"{where} reach {reached:.1f} requests a second on hidden arrivals; expected {SHARE * best:.1f}. "
+        f"{first:.0%} of the first tokens and {later:.0%} of the later ones are in time. {late}"
     )

@@ -19,14 +19,17 @@ USUAL = (  # bytes of a token as they are often counted, and what is to be said
         lambda shape, element: 2 * shape.layers * shape.hidden * element,
         "The hidden size says nothing about the heads of keys.",
     ),
-    (lambda shape, element: memory.kv_cache_bytes(shape, element=element) // 2, "Keys and values are two."),
+    (
+        lambda shape, element: memory.kv_cache_bytes(shape, element=element) // 2,
+        ("Keys and values are two tensors."),
+    ),
     (
         lambda shape, element: memory.kv_cache_bytes(shape, element=element) // shape.layers,
         "Every layer has keys and values of its own.",
     ),
     (
         lambda shape, element: memory.kv_cache_bytes(shape, element=1),
-        "Those are numbers; each has a few bytes.",
+        "Those are numbers; each takes a few bytes.",
     ),
     (lambda shape, element: memory.kv_cache_bytes(shape), "Ask `element` for the bytes of a number."),
 )
@@ -92,7 +95,7 @@ def _judge_bytes(size, shape, element, hint):
         f"{shape.layers} layers, {shape.heads} heads of queries and {shape.kv_heads} of keys, "
         f"{shape.head_width} wide, {element} bytes each"
     )
-    assert size == right, f"With {where}, a token leaves {right:,} bytes, not {size!r}. {hint}".rstrip()
+    assert size == right, f"With {where}, a token takes {right:,} bytes, not {size!r}. {hint}".rstrip()
 
 
 def _judge_fitting(number, shape, nbytes, page, prompt, new, element):
@@ -105,15 +108,15 @@ def _judge_fitting(number, shape, nbytes, page, prompt, new, element):
     by_tokens = nbytes // (memory.kv_cache_bytes(shape, element=element) * (prompt + new - 1))
     hint = ""
     if isinstance(number, float) and number == right:
-        hint = "Return a whole number: divide by //."
+        hint = "Return a whole number: divide with //."
     elif number == requests_that_fit(shape, nbytes, page, prompt, new, element, last=1):
-        hint = "The last token is never fed, so a request caches one token less than it has."
+        hint = "The last token is never fed, so a request caches one token fewer than it has."
     elif number == by_tokens:
         hint = "A page belongs to one request: round its pages up."
     elif isinstance(number, float):
         hint = "Only whole pages and whole requests count."
     elif number == requests_that_fit(shape, nbytes, page, prompt, 1, element):
-        hint = "They start, but as they write, some will be preempted."
+        hint = "They all start, but as they grow, some will be preempted."
     elif isinstance(number, int) and number > right:
         hint = "Round the pool's pages down, and those of a request up."
     assert isinstance(number, int) and number == right, (

@@ -45,7 +45,7 @@ def _scheduled(model, load, answers, pages, slots, page=PAGE):
     steps = 10 * sum(new for _, new, *_ in load)
     scheduler = Judged(pages, page, slots, answers, steps)
     tokens = served(model, load, scheduler)
-    must(scheduler.preempted, "Nobody was preempted, although the pages are too few for all.")
+    must(scheduler.preempted, "No request was preempted, although there are too few pages for all.")
     return tokens
 
 
@@ -59,6 +59,7 @@ def scheduler(admit, grow, preempt, finish):
     for (model, load, *_), found in zip(cases, on_ranks(each, _scheduled, cases)[0], strict=True):
         for number, (tokens, right) in enumerate(zip(found, alone(model, load), strict=True)):
             assert tokens == right, (
-                f"Request {number} has other tokens than when it is served alone: its pages were another's."
+                f"Request {number} has other tokens than when it is served alone: another request used "
+                "its pages."
             )
-    return "Admitted, grown, preempted and finished: no page lost, nobody starves, no token changed."
+    return "Admitted, grown, preempted and finished: no page is lost, no request starves, no token changes."

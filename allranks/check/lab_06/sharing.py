@@ -85,7 +85,7 @@ class Sharing(Scheduler):
         self.release(self.pool, list(request.pages))
         must(
             self.pool.found == known,
-            "release forgets a key. A page that nobody holds keeps its contents until take() needs it.",
+            "release forgets a key. A page that no request holds keeps its contents until take() needs it.",
         )
         request.pages = []
         self.audit()
@@ -118,7 +118,7 @@ class Sharing(Scheduler):
         )
         must(
             request.computed or not request.pages,
-            f"{where} shares {len(request.pages)} pages of {page}, and `computed` is still 0.",
+            f"{where} shares {len(request.pages)} pages of {page}, but `computed` is still 0.",
         )
         begun = request.pages[request.computed // page :]
         must(
@@ -136,7 +136,7 @@ class Sharing(Scheduler):
         )
         must(
             request.computed == most * page,
-            f"{where} shares {most} pages of {page}, and `computed` is {request.computed}.",
+            f"{where} shares {most} pages of {page}, but `computed` is {request.computed}.",
         )
         self.audit([request])
 
@@ -148,19 +148,19 @@ class Sharing(Scheduler):
             held = sum(request.pages.count(page) for request in (*self.running, *others))
             must(
                 pool.holders[page] == held,
-                f"Page {page} is held by {held} requests, and pool.holders counts {pool.holders[page]}: "
+                f"Page {page} is held by {held} requests, but pool.holders counts {pool.holders[page]}: "
                 "share counts up for each page, release counts down.",
             )
             free = pool.free.count(page)
-            must(not (free and held), f"Page {page} is free, and {held} requests still hold it.")
+            must(not (free and held), f"Page {page} is free, but {held} requests still hold it.")
             must(
                 not (free and page in known),
-                f"Page {page} is free, and a key still finds it: once it is taken, another text lies there. "
-                "A known page stays out of pool.free; take() forgets it if need be.",
+                f"Page {page} is free, but a key still finds it: once taken, it holds another text. A "
+                "known page stays out of pool.free; take() forgets it when necessary.",
             )
             must(
                 held or free or page in known,
-                f"Page {page} is lost: nobody holds it, no key finds it, and it is not free.",
+                f"Page {page} is lost: no request holds it, no key finds it, and it is not free.",
             )
             must(free < 2, f"Page {page} is in pool.free twice.")
 
@@ -176,24 +176,24 @@ def _judge_keys(keys):
         full = len(tokens) // 2
         must(
             len(found) == full,
-            f"{len(tokens)} tokens fill {full} pages of 2, and there are {len(found)} keys: a page that is "
-            "not full has none.",
+            f"{len(tokens)} tokens fill {full} pages of 2, but there are {len(found)} keys: a page that "
+            "is not full has none.",
         )
         return list(found)
 
-    must(of(1, 2, 3, 4) == of(1, 2, 3, 4), "The same tokens have other keys the second time.")
+    must(of(1, 2, 3, 4) == of(1, 2, 3, 4), "The same tokens get different keys the second time.")
     must(
         of(1, 2, 3, 4)[1] != of(5, 6, 3, 4)[1],
-        "The pages [3, 4] behind [1, 2] and behind [5, 6] have one key, but other keys and values: a key "
+        "The page [3, 4] has one key after [1, 2] and after [5, 6], but different keys and values: a key "
         "needs the key before it.",
     )
     must(
         of(1, 2, 3, 4, 5, 6)[2] != of(9, 2, 3, 4, 5, 6)[2],
-        "A key knows only the page before it, and not all of them: chain the keys.",
+        "A key depends only on the page before it, not on all of them: chain the keys.",
     )
-    must(of(7, 7, 7, 7)[0] != of(7, 7, 7, 7)[1], "The two pages of [7, 7, 7, 7] have one key.")
-    must(of(1, 2, 3, 4, 5)[:2] == of(1, 2, 3, 4), "Keys of full pages change when a token follows.")
-    must(of(1, 23)[0] != of(12, 3)[0], "The tokens [1, 23] and [12, 3] are taken for each other.")
+    must(of(7, 7, 7, 7)[0] != of(7, 7, 7, 7)[1], "Both pages of [7, 7, 7, 7] have the same key.")
+    must(of(1, 2, 3, 4, 5)[:2] == of(1, 2, 3, 4), "The keys of full pages change when a token is added.")
+    must(of(1, 23)[0] != of(12, 3)[0], "The tokens [1, 23] and [12, 3] have the same key.")
     for one, other in ALIKE:
         must(
             of(*one)[-1] != of(*other)[-1],
@@ -220,7 +220,8 @@ def _judge_calls(keys, share, release):
     must(
         request.pages == [0] and request.computed == PAGE,
         f"Of three pages the second is forgotten; share takes {len(request.pages)} and sets `computed` to "
-        f"{request.computed}: stop at the first key that is not found; what lies behind a gap has no place.",
+        f"{request.computed}: stop at the first key that is not found, since what follows a gap cannot be "
+        "used.",
     )
     pool = Pool(2, PAGE)
     pool.free, pool.holders = [0], [0, 2]
@@ -228,8 +229,9 @@ def _judge_calls(keys, share, release):
         release(pool, [1])
         must(
             pool.holders[1] == holders and sorted(pool.free) == free,
-            f"A page that no key finds has two holders, and after {2 - holders} of them let go pool.holders "
-            f"counts {pool.holders[1]} and pool.free is {pool.free}: it is free when the last one has gone.",
+            f"A page that no key finds has two holders, and after {2 - holders} of them let go "
+            f"pool.holders counts {pool.holders[1]} and pool.free is {pool.free}: it is free once the "
+            "last one lets go.",
         )
 
 
@@ -269,4 +271,4 @@ def prefixes(keys, share, release):
                 f"Request {number} has other tokens than without a prefix cache: a shared page was written."
             )
         assert reused, "No token was found in the cache."
-    return "Equal beginnings share full pages, whose holders are counted; no token changed."
+    return "Equal beginnings share full pages, whose holders are counted; no token changes."

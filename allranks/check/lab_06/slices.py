@@ -110,7 +110,7 @@ def _half(layer, rank):
 
 
 PLACES = {
-    "nowhere": "nobody sums: each rank has half of the heads and half of the columns, and both halves count",
+    "nowhere": "no rank sums: each has half of the heads and half of the columns, and both halves count",
     "not after the feed-forward": "the feed-forward's halves are not summed",
     "not after attention": "attention's halves are not summed before the feed-forward reads them",
     "after the residual": "the sum contains x itself once for each rank: sum first, and add x then",
@@ -134,12 +134,12 @@ def judge_slices(ranks, model, tokens):
             "each is enough."
         )
         assert kept * RANKS == matrices, (
-            f"Rank {rank} uses half of the matrices and keeps {kept:,} of {matrices:,} numbers in memory: a "
-            "view keeps the whole matrix alive. Clone the half."
+            f"Rank {rank} uses half of the matrices but keeps {kept:,} of {matrices:,} numbers in memory: "
+            "a view keeps the whole matrix alive. Clone the half."
         )
         assert held * RANKS == whole, (
-            f"Rank {rank} remembers {held:,} of {whole:,} numbers of keys and values; it needs those of its "
-            "own heads, which are half."
+            f"Rank {rank} caches {held:,} of {whole:,} numbers of keys and values; it needs only those of "
+            "its own heads, which are half."
         )
     for rank, (logits, _, _, calls, sent) in enumerate(ranks):
         assert logits.isfinite().all(), (
@@ -149,11 +149,11 @@ def judge_slices(ranks, model, tokens):
             for place, sentence in PLACES.items():
                 wrong = _misplaced(model, tokens, place)[rank]
                 assert not is_equal(logits, wrong), (
-                    f"Rank {rank} has other logits than one process: {sentence}."
+                    f"Rank {rank}'s logits differ from one process's: {sentence}."
                 )
             raise AssertionError(
-                f"Rank {rank} has other logits than one process. A rank keeps the part of each matrix that "
-                "`keep` gives it; there are two sums a layer; all else is as in `forward`."
+                f"Rank {rank}'s logits differ from one process's. A rank keeps the part of each matrix "
+                "that `keep` gives it; there are two sums a layer; the rest is as in `forward`."
             )
         size = 2 * shape.layers * tokens.numel() * shape.hidden * 8
         assert sent <= size * 2 * (RANKS - 1) / RANKS, (

@@ -64,7 +64,7 @@ def _served_in_slices(cut, one_layer, answers, orders, pages, slots):
                 judged.leave(request)
         held = [past.nbytes for request in judged.running for past in pasts[request]]
         most, step = max(most, sum(held)), step + 1
-    must(judged.preempted, "Nobody was preempted, although the pages are too few for all.")
+    must(judged.preempted, "No request was preempted, although there are too few pages for all.")
     return [request.tokens for request in requests], most
 
 
@@ -112,13 +112,13 @@ def milestone(
         answers = admit, grow, preempt, finish
         ranks = on_ranks(_served_in_slices, cut, one_layer, answers, orders, pages, slots, world_size=RANKS)
         for rank, (tokens, most) in enumerate(ranks):
-            assert tokens == right, f"Rank {rank} draws other pictures than one process."
-            assert most <= room, f"Rank {rank} remembers {most:,} bytes, and its pages have {room:,}."
+            assert tokens == right, f"Rank {rank}'s pictures differ from one process's."
+            assert most <= room, f"Rank {rank} caches {most:,} bytes, but its pages have {room:,}."
         tokens, reused = on_ranks(_shared, (keys, share, release), orders, 8 * PIXELS // PAGE, 2)[0]
-        assert tokens == right, "With a prefix cache other pictures are drawn."
+        assert tokens == right, "With a prefix cache the pictures change."
         assert reused, "Nothing was found in the prefix cache."
         tokens, passes = on_ranks(_guessed, attention, speculate, orders)[0]
-        assert tokens == right, "With guesses other pictures are drawn."
+        assert tokens == right, "With guesses the pictures change."
         new = sum(new for _, new, *_ in orders)
         assert passes < new, f"{new} tokens take {passes} passes: no guess is kept."
         return (

@@ -95,5 +95,6 @@ def must_be_cut(found, expected, what):
     must(
         found.untyped_storage().nbytes() == expected.numel() * expected.element_size(),
         f"{what} keeps {found.untyped_storage().nbytes():,} bytes in memory; expected "
-        f"{expected.numel() * expected.element_size():,}: a view keeps the whole alive, a clone does not.",
+        f"{expected.numel() * expected.element_size():,}: a view keeps the whole tensor alive, a clone "
+        "does not.",
     )

@@ -55,4 +55,4 @@ def groups(groups_of):
     """`groups_of(pp, dp, tp)` on eight ranks, in three shapes."""
     is_written(groups_of)
     on_ranks(_judge, groups_of, world_size=8)
-    return "Every rank knows whom it talks to, along each axis of three meshes."
+    return "Every rank knows its groups, along each axis of three meshes."

@@ -36,19 +36,19 @@ def _judge(cut_layer, through, layer, inputs, gradients):
     with agreed():
         with trace() as forward:
             y = through(layer, x, group)
-        why = "Is a sum missing, doubled, or behind the residual?"
+        why = "Is a sum missing, doubled, or after the residual?"
         must_be(y, right.detach(), "The layer's output", why)
     with agreed():
         with trace() as backward:
             y.backward(gradients[me])
         must(x.grad is not None, "x has no gradient; expected one.")
-        why = "An f stands before query, key, value and before up."
+        why = "An f comes before query, key and value, and before up."
         must_be(x.grad, right_x.grad, "The gradient of x", why)
         all_of_them = dict(whole.named_parameters())
         for name, p in layer.named_parameters():
             must(p.grad is not None, f"{name} has no gradient; expected one.")
             expected = part_of(all_of_them[name].grad, p, group).detach()
-            must_be(p.grad, expected, f"The gradient of {name}", "f stands behind the norm.")
+            must_be(p.grad, expected, f"The gradient of {name}", "f comes after the norm.")
         for way, counted in ("forward", forward), ("backward", backward):
             calls = dict(counted.calls)
             must(
