@@ -154,8 +154,8 @@ def slow_step(answer):
         {
             "A": "The ranks compute for about as long: none has 50 % more work than another.",
             "B": "Then most of the time would be neither computing nor communicating.",
-            "D": "Each rank enters only three collectives in two steps, and they are large.",
-            "E": "Then each step would have many collectives with gaps between them; here it has one.",
+            "D": "The three collectives are a barrier and one all-reduce in each step: few and large.",
+            "E": "Then each step would have many all-reduces with gaps between them; here it has one.",
         },
     )
     return "Every second of communication is exposed: the all-reduces begin when backward is over."
