@@ -40,7 +40,7 @@ def test_what_is_no_function_is_no_answer(capsys, answer):
 def test_a_swap_that_returns_its_own_tensor_is_wrong(capsys):
     assert (
         verdict(capsys, check.ranks.swap, lambda mine: mine)
-        == "✗ Rank 0 returned [0, 1, 2, 3], not [10, 11, 12, 13]."
+        == "✗ Rank 0 returned [0, 1, 2, 3]; expected [10, 11, 12, 13]."
     )
 
 
@@ -72,7 +72,7 @@ def test_a_mean_for_two_ranks_only_is_wrong(capsys):
         dist.all_reduce(total)
         return total.item() / 2 if dist.get_rank() == 0 else None
 
-    assert verdict(capsys, check.ranks.mean, mean) == "✗ With 4 ranks the mean is 1.5, not 3.0."
+    assert verdict(capsys, check.ranks.mean, mean) == "✗ With 4 ranks, rank 0 returned 3.0; the mean is 1.5."
 
 
 def test_squares_out_of_order_are_wrong(capsys):
@@ -92,7 +92,7 @@ def test_a_reduce_that_lets_rank_0_receive_from_everybody_takes_too_many_rounds(
             t += theirs
 
     said = verdict(capsys, check.ranks.reduce, reduce)
-    assert said == "✗ Rank 0 received 3 times, and 2 rounds are enough."
+    assert said == "✗ Rank 0 received 3 times; 2 rounds are enough."
 
 
 @pytest.mark.parametrize("answer, mark", [(10, "✓"), (1023, "✗"), (9, "✗"), (None, "✗"), ("ten", "✗")])
@@ -137,8 +137,8 @@ def test_a_layout_of_gpt_3_is_priced(capsys):
     ]
     hints = (
         "Replace None with a plan.layout",
-        "is 32, and",
-        "is 64, and",
+        "is 32; expected 64",
+        "is 64; expected",
         "on a device of 80 GB",
         "It fits, with",
         "66 GB",

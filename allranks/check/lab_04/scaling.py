@@ -212,7 +212,7 @@ def rank_scaler(answer):
             # Under NCCL's rules what is not waited for is wrong each time; on gloo it is often there in time.
             results = on_ranks(on_rank, parts, options, world_size=world_size, rules="nccl")
         except LaunchError as late:
-            if not isinstance(late, RanksTimedOut) and "one collective on all ranks" not in str(late):
+            if not isinstance(late, RanksTimedOut) and "same collective on all ranks" not in str(late):
                 raise
             raise AssertionError(
                 f"Your scaler did not finish: {late}. Does every rank take part in the all-reduce, "
