@@ -22,17 +22,18 @@ def test_profiling_tells_the_shares_of_the_stored_trace():
     sending = f"{100 * (ranks[0].exposed - ranks[0].waiting) / ranks[0].whole:.0f} %"
     text = prose("profiling")
     assert f"that it spends {communicating[0]} of the time in all-reduces" in text
-    assert f"here {communicating[2]} of the time, against {communicating[0]} on rank 0" in text
-    assert f"On rank 0, {waiting} of the time is waiting for rank 2, and {sending}" in text
+    assert f"here they take {communicating[2]} of its time, against {communicating[0]} on rank 0" in text
+    assert f"Rank 0 spends {waiting} of the time waiting for rank 2" in text
+    assert f"a faster network could shorten only the {sending} of sending" in text
 
 
 def test_failures_tells_what_was_recorded_under_torchft():
     kept = [attempt for attempt in recovery.ATTEMPTS if attempt.kept]
     text = prose("failures")
     two = len({attempt.step for attempt in kept if attempt.ranks == 2})
-    assert f"For the next {two} steps the batch is shared by two" in text
+    assert f"For the next {two} steps, two replicas share the batch" in text
     assert f"Replica 1 kills itself in step {recovery.DIED_AT} of {recovery.STEPS}" in text
     back = min(attempt.seconds for attempt in kept if attempt.life == 1) - recovery.DIED
     assert back == pytest.approx(9.5, abs=0.5) and "takes nine seconds to load" in text
     pause = min(attempt.seconds for attempt in kept if attempt.seconds > recovery.DIED) - recovery.DIED
-    assert 1 < pause < 2 and "stand still for less than two seconds" in text
+    assert 1 < pause < 2 and "wait for less than two seconds" in text

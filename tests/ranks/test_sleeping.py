@@ -39,5 +39,5 @@ def test_the_quickest_repeat_is_taken_and_starts_at_zero():
 def test_two_schedules_are_not_compared():
     one, other = [(0, "F", 0, 1)], [(0, "BW", 0, 1)]
     assert sleeping.furthest_apart(one, [(0, "F", 0, 1.5)]) == 0.5
-    with pytest.raises(ValueError, match="different operations"):
+    with pytest.raises(ValueError, match="differ in operations or order"):
         sleeping.furthest_apart(one, other)

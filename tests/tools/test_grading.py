@@ -183,7 +183,7 @@ def test_what_is_handed_in_has_no_outputs_and_is_graded_alike(tmp_path):
 def test_the_lecturers_page_says_how_many_points_its_example_has():
     page = (LABS.parents[1] / "book" / "instructors.md").read_text(encoding="utf-8")
     slug, points = re.search(
-        r"allranks grade notebooks/labs/(\w+)\.ipynb` has to print \*(\d+) of \2\*", page
+        r"allranks grade notebooks/labs/(\w+)\.ipynb` must print \*(\d+) of \2\*", page
     ).groups()
     assert len(runner.tasks_of(reading.read(LABS / f"{slug}.ipynb"))) == int(points)
 
