@@ -18,7 +18,7 @@ WORDS = {
     "looped_bfs": "looped GPipe",
     "one_f_one_b": "1F1B",
     "interleaved": "interleaved 1F1B",
-    "pipedream": "PipeDream (asynchronous)",
+    "pipedream": "PipeDream (async)",
     "zb_h1": "ZB-H1",
     "zb_h2": "ZB-H2",
     "zb_v": "ZB-V",

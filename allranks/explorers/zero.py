@@ -28,8 +28,8 @@ OFFLOAD = (
     ("device device", "nothing"),
     ("cpu device", "optimizer, to the host"),
     ("nvme device", "optimizer, to a disk"),
-    ("cpu cpu", "and the weights, to the host"),
-    ("nvme nvme", "and the weights, to a disk"),
+    ("cpu cpu", "and weights, to the host"),
+    ("nvme nvme", "and weights, to a disk"),
 )
 CONTROLS = (
     Integer("stage", "ZeRO stage", 0, 3, 3),
