@@ -165,7 +165,7 @@ def test_what_goes_on_beside_its_box_says_so(opened):
     wide = boxes.evaluate_all("""all => all.map((one, at) => [one, at]).filter(
         ([one]) => one.scrollWidth > one.clientWidth + 1).map(([one, at]) => [
         at, one.tabIndex, getComputedStyle(one).backgroundImage.split("linear-gradient").length - 1])""")
-    assert len(wide) > 2 and {tuple(two) for _, *two in wide} == {(0, 4)}, "columns of numbers"
+    assert len(wide) > 1 and {tuple(two) for _, *two in wide} == {(0, 4)}, "columns of numbers"
     first = boxes.nth(wide[0][0])
     colours = {}
     for place in (0, 10_000):
