@@ -1,8 +1,8 @@
 """What have others measured, and does the planner predict it? 635 published runs, each with its source."""
 
 from .measured import Collective, Run, collectives, machine, runs, seconds, setup, unknown
-from .order import groups, order, ordered, spread
 from .predict import Prediction, kendall, kind, memory_error, predicted, predictions, unprinted
+from .ranking import groups, order, ordered, spread
 from .stacks import STACKS, Stack
 
 __all__ = [
