@@ -1,7 +1,7 @@
 """What have others measured, and does the planner predict it? 635 published runs, each with its source."""
 
 from .measured import Collective, Run, collectives, machine, runs, seconds, setup, unknown
-from .predict import Prediction, kendall, kind, memory_error, predicted, predictions, unprinted
+from .predict import Prediction, kind, memory_error, predicted, predictions, unprinted
 from .ranking import groups, order, ordered, spread
 from .stacks import STACKS, Stack
 
@@ -13,7 +13,6 @@ __all__ = [
     "Stack",
     "collectives",
     "groups",
-    "kendall",
     "kind",
     "machine",
     "memory_error",

@@ -1,6 +1,5 @@
 """What does the planner say about each published run, and how far is it off?"""
 
-import math
 from collections import OrderedDict, namedtuple
 from functools import cache
 
@@ -218,13 +217,3 @@ def predictions(constants=FITTED):
         else:
             made.append(predicted(run, constants))
     return made, reasons
-
-
-def kendall(pairs):
-    """Kendall's τ of (predicted, measured): of all pairs of these, the share in one order less the other."""
-    signs = [
-        math.copysign(1, (a[0] - b[0]) * (a[1] - b[1])) if a[0] != b[0] and a[1] != b[1] else 0
-        for i, a in enumerate(pairs)
-        for b in pairs[:i]
-    ]
-    return sum(signs) / len(signs)

@@ -11,7 +11,7 @@ from allranks import plan, published, transformer
 from allranks.hardware import ACCELERATORS, LINKS
 from allranks.plan.layer import product_seconds
 from allranks.plan.step import most_parameters, work_of_stages
-from allranks.published.predict import card_of, first_layers, kendall, ready
+from allranks.published.predict import card_of, first_layers, ready
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,12 +162,6 @@ def test_rates_price_every_layout_and_its_parts_add_up():
         assert min(each.parts) >= 0 and 0 < each.mfu < rates.product["bf16"]
 
 
-def test_kendall_counts_pairs_in_order():
-    assert kendall([(1, 10), (2, 20), (3, 30)]) == 1
-    assert kendall([(1, 30), (2, 20), (3, 10)]) == -1
-    assert kendall([(1, 10), (2, 30), (3, 20)]) == pytest.approx(1 / 3)
-
-
 def run_of(id):
     return next(run for run in published.runs() if run.id == id)
 
@@ -249,6 +243,12 @@ def made_up(*runs):
         ]
         for name in dict.fromkeys(layout for layout, _, _ in runs)
     }
+
+
+@pytest.mark.parametrize("measured, tau", [((10, 20, 30), 1), ((30, 20, 10), -1), ((10, 30, 20), 1 / 3)])
+def test_order_is_kendalls_tau(measured, tau):
+    layouts = made_up(*zip("abc", (1, 2, 3), measured, strict=True))
+    assert published.order({"one": layouts}) == (pytest.approx(tau), 3)
 
 
 def test_order_counts_pairs_that_repeated_measurements_can_tell_apart():
