@@ -73,7 +73,7 @@ def plan_markdown(plan: dict) -> str:
     total = duration(sum(session["minutes"] for session in sessions))
     works = {work["key"]: work["minutes"] for work in reading_list()["works"]}
     reading = duration(sum(works[key] for session in sessions for key in session["read"]))
-    parts = [f"### {plan['title']}: {total}", f"{plan['about']}\nThe reading before takes {reading}."]
+    parts = [f"### {plan['title']}: {total}", f"{plan['about']}\nThe reading beforehand takes {reading}."]
     for number, session in enumerate(sessions, 1):
         if len(sessions) > 1:
             parts.append(f"#### {number}. {session['title']}")
@@ -88,7 +88,7 @@ def session_markdown(session: dict) -> str:
     lines = [f"- **{minutes(item)} min** {item_markdown(item)}" for item in session["items"]]
     lines.append(f"- **{rest(session)} min** {session['rest']}")
     lines.append(f"- **{session['minutes']} min** in all")
-    after = [f"*To read before*: {readings_markdown(session['read'])}."]
+    after = [f"*Read beforehand*: {readings_markdown(session['read'])}."]
     if lab := session.get("session"):
         after.append(f"*Lab of the week*: {link(lab)}, {whole(lab)} min.")
     after.append(f"*If time is short, leave out first*: {session['cut']}")
