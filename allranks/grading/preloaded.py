@@ -52,7 +52,9 @@ class _Child:
 
 
 def fork_server(*not_for_ranks):
-    """Have ranks forked from what this process has loaded, where that is safe; else `launch` does as ever."""
+    """Have ranks forked from what this process loads now, where that is safe; else `launch` does as ever."""
+    for _ in keeper.preparations():
+        pass
     if keeper.LINUX and threading.active_count() == len(os.listdir("/proc/self/task")) == 1:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         server._server = Forked(not_for_ranks)

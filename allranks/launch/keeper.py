@@ -70,7 +70,7 @@ def serve(requests, kernel, kept):
     for module in FIRST:
         importlib.import_module(module)
     sys.modules["allranks.launch.rank"].rehearse()
-    later, message, descriptors = _preparations(), b"", [None]
+    later, message, descriptors = preparations(), b"", [None]
     somebody_waits = os.environ.get("ALLRANKS_STANDBY") != "0"
     while descriptors:
         comes_early = somebody_waits and select.select([requests], [], [], 0)[0]
@@ -84,7 +84,7 @@ def serve(requests, kernel, kept):
     os._exit(0)
 
 
-def _preparations():
+def preparations():
     """Make launches faster, step by step: what comes first is in time for those who wait.
 
     The last steps merge this process's pages into large ones. It holds 50,000 of 4 kB, each rank is given a

@@ -20,7 +20,8 @@ METHOD = "fork" if sys.platform == "linux" else "spawn"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # Variables that Python and torch read when they start: ranks get others only from another server.
 READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "LD_", "MALLOC_", "OMP_", "GOMP_", "KMP_", "MKL_")
-READ_BY_RANKS = {"OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG", "PYTHONWARNINGS"}
+# The last one torch sets itself, when a first optimizer makes it import its compiler.
+READ_BY_RANKS = {"OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG", "PYTHONWARNINGS", "TORCHINDUCTOR_CACHE_DIR"}
 MAIN = (
     "import json, socket, sys; requests = socket.socket(fileno=int(sys.argv[1]));"
     "path, *rest = json.loads(requests.recv(1 << 20)); sys.path[:] = path;"

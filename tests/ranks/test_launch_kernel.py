@@ -173,6 +173,16 @@ def test_a_fork_server_that_was_killed_is_replaced(kernel):
     assert (cell.text, cell.error) == ("[0, 1]", None)
 
 
+def test_a_first_optimizer_in_the_kernel_costs_no_new_fork_server(kernel):
+    kernel.run("from allranks.launch import server\nos.environ.pop('TORCHINDUCTOR_CACHE_DIR', None)")
+    kernel.run(READY)
+    before = kernel.run("server.pid()").text
+    kernel.run("torch.optim.AdamW([torch.zeros(1)])")  # imports torch's compiler
+    assert kernel.run("'TORCHINDUCTOR_CACHE_DIR' in os.environ").text == "True"  # which sets this
+    assert kernel.run(READY).text == "[0, 1]"
+    assert kernel.run("server.pid()").text == before
+
+
 def test_a_fork_server_that_is_killed_takes_its_ranks_with_it_and_is_named(kernel):
     kernel.run("from allranks.launch import server")
     kernel.run(READY)
