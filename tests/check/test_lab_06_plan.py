@@ -12,6 +12,7 @@ from students import judged_here
 import allranks.inference
 from allranks import check
 from allranks.check import lab_06
+from allranks.check.lab_06 import loads
 
 ANSWERS = solved.answers("serving")
 token_bytes, PAGE, BUDGETS = ANSWERS["token_bytes"], lab_06.PAGE, lab_06.BUDGETS
@@ -201,3 +202,13 @@ WRONG = {
 @pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(monkeypatch):
     judged_here(check.lab_06.plan, __name__, monkeypatch)
+
+
+def test_three_odd_loads_do_not_fail_a_right_answer():
+    odd = [3088980, 4768890, 7368560]  # on these a budget of 256 is better for "few pages"
+    settings = plan(
+        loads.new_load("few pages", 1), lab_06.server(), lab_06.SHAPE, 0.3, 0.3, 8e9, lab_06.WORKSPACE
+    )
+    (reached, *_), best, _ = loads.compared("few pages", odd, *settings)
+    assert reached < loads.SHARE * best
+    loads.judge_plan("few pages", settings, odd)
