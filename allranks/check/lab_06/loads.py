@@ -143,7 +143,7 @@ def judge_plan(name, settings, seeds):
         seeds = [*seeds, *new_seeds(MORE_HIDDEN)]
         (reached, first, later), best, right = compared(name, seeds, policy, budget, pages)
     late = "Compare other policies, and use all the pages that fit."
-    if budget != right:
+    if pages >= pages_of(name, budget) and budget != right:
         late = (
             "A larger budget computes prompts sooner."
             if budget < right
