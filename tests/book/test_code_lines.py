@@ -6,10 +6,12 @@ from html import unescape
 import pytest
 from allranks_book.code_lines import FITS, Formatter
 from pygments import highlight
+from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 SHORT = "x = 1"
 LONG = "        reduced = dist.all_reduce(gradient / world, op=dist.ReduceOp.SUM)  # and wait"
+KINDS = ("", " .n", " .p", " .w")  # the block, a name, punctuation, a space
 TABLE = "rank   bytes sent   bytes received   peers that it has talked to"
 
 
@@ -22,6 +24,14 @@ def shown(source):
 )
 def test_a_reader_copies_what_was_written(source):
     assert unescape(re.sub("<[^>]*>", "", shown(source))).rstrip() == source
+
+
+def test_what_has_no_colour_of_its_own_has_no_span():
+    assert shown("value = f(x)").count("<span") == 2  # one for the sign, and one that Pygments writes
+    for style in ("light", "dark"):
+        rules = HtmlFormatter(style=f"a11y-high-contrast-{style}").get_style_defs(".highlight")
+        colours = {re.search(rf"^\.highlight{kind} {{.*color: (#\w+)", rules, re.M)[1] for kind in KINDS}
+        assert len(colours) == 1
 
 
 def test_only_a_long_line_goes_on_below_and_it_knows_its_indentation():
