@@ -111,7 +111,7 @@ def test_deepspeed_makes_sequence_groups_only_if_both_sizes_are_there():
         (
             "megatron",
             "--tensor-parallel-size 2",
-            "--tensor-parallel-size is not known as a size of Megatron-LM's",
+            "--tensor-parallel-size is not a size that Megatron-LM knows",
         ),
         ("megatron", "--expert-model-parallel-size 3", "multiple of etp × ep = 3"),
         ("megatron", ["--use-distributed-optimizer"], "flags must be a command line"),

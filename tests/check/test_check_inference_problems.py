@@ -69,7 +69,7 @@ def test_a_cause(capsys, problem, right, hints):
         (("h100", 8, 16.8, 13.7), "4 GPUs are enough"),
         (("a100-80gb", 8, 16.8, 21.3), "4 GPUs are enough"),
         (("h100", 4, 134.2, 22.8), "the cache of all 4 GPUs"),
-        (("h100", 4, 268.4, 22.8), "8 heads of keys"),
+        (("h100", 4, 268.4, 22.8), "8 KV heads"),
         (("h100", 4, 31.25, 22.8), "GiB"),
         (("h100", 4, 33.55, 20.39), "161 sums"),
         (("h100", 4, 33.55, 33.3), "That is the limit"),
