@@ -1,6 +1,6 @@
 """How large a batch is worth its ranks? Steps and examples of a run, from the noise of its gradients.
 
-The gradient of B examples is the true one, of squared length |G|², and noise of squared length tr(Σ)/B. Their
+The gradient of B examples is the true one, of squared norm |G|², and noise of squared norm tr(Σ)/B. Their
 ratio tr(Σ)/|G|² is the noise scale, in examples: below it more ranks save steps, above it they waste examples
 (McCandlish et al. 2018, section 2 and appendix A.1). A model of SGD, and an estimate for other optimizers.
 """
@@ -9,10 +9,10 @@ from allranks.inputs import quantity, whole
 
 
 def noise_and_signal(local, mean, per_rank, batch):
-    """Return tr(Σ) and |G|², without bias, from squared lengths of the gradients that a step has anyway.
+    """Return tr(Σ) and |G|², without bias, from squared norms of the gradients that a step has anyway.
 
-    local: mean over the ranks of the squared length of a rank's own gradient, of `per_rank` examples each.
-    mean: squared length of the averaged gradient, of all `batch` examples.
+    local: mean over the ranks of the squared norm of a rank's own gradient, of `per_rank` examples each.
+    mean: squared norm of the averaged gradient, of all `batch` examples.
     """
     whole("batch", batch, 2), whole("per_rank", per_rank, 1, batch - 1)
     quantity("local", local), quantity("mean", mean)

@@ -121,7 +121,9 @@ def simulate(work, interval, write, mean, restart=0, seed=1):
     """One run that trains `work` seconds, event by event: an `Outcome`. It ends when all is saved."""
     quantity("work", work, positive=True)
     if goodput(interval, write, mean, restart) < LEAST:
-        raise ValueError(f"with mean = {mean}, training gets less than {LEAST} of the time: save more often")
+        raise ValueError(
+            f"with a mean of {mean:,.5g} s, training gets less than {LEAST} of the time: save more often"
+        )
     drawn = uniforms(seed, 0)
     now = saved = trained = 0.0
     failures, next_failure = 0, _gap(drawn, mean)

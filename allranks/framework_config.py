@@ -169,7 +169,7 @@ def _sizes(given, names, ending, framework):
             sizes[names[name]] = size if left else whole(name, size)
         elif ending[:-1] in name:  # a slip at the end is found too
             raise ValueError(
-                f"{name} is not known as a size of {framework}'s; allowed: {', '.join(names)}; correct it"
+                f"{name} is not a size that {framework} knows; allowed: {', '.join(names)}; correct it"
             )
     return sizes
 

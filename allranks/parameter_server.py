@@ -49,7 +49,7 @@ def most_staleness(workers, pushes):
     """Return the largest sum of `staleness` that any order of `pushes` of all `workers` can have.
 
     Between two pushes of a worker lie those of others, so its staleness adds up to its last place less its
-    own pushes; workers in turns have the last places of all. The mean is below workers − 1.
+    own pushes; workers in turn have the last places of all. The mean is below workers − 1.
     """
     whole("workers", workers), whole("pushes", pushes, workers)
     return (workers - 1) * pushes - workers * (workers - 1) // 2

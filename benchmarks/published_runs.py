@@ -119,7 +119,10 @@ def orders(made):
     """
     found = published.groups(made)
     apart = published.spread(found)
-    lines = ["| group | layouts | Kendall's τ | pairs further apart | τ of these |", "|---|---|---|---|---|"]
+    lines = [
+        "| group | layouts | Kendall's τ | pairs that differ more | τ of these |",
+        "|---|---|---|---|---|",
+    ]
     for key, layouts in found.items():
         right, pairs = published.ordered(layouts)
         clear, further = published.ordered(layouts, apart)

@@ -35,7 +35,7 @@ def rows(answer):
             missing = set(expected) - set(found)
             assert not missing, (
                 f"{where} {len(missing)} of the next {BATCH} rows in order were left out: together the "
-                "ranks read one batch, however many they are."
+                "ranks read one batch, whatever their number."
             )
             consumed += BATCH
     return "Each row is read once, even when four ranks become three."

@@ -64,7 +64,7 @@ def third_room(answer):
     assert line == 10, (
         f"At line {line}, rank 1 does what the others do under the same number, or makes no call."
     )
-    return "Rank 1, line 10: it added two tensors in the other order, so their sums were mixed up."
+    return "Rank 1, line 10: it added two tensors in the opposite order, so their sums were mixed up."
 
 
 @exercise
@@ -88,7 +88,7 @@ def agree(answer):
             assert kept, "The tensors have changed: compare copies, or gathered values."
             assert list(found) == sorted(differing), (
                 f"Rank {rank} returned {list(found)}; expected {sorted(differing)}. All ranks return the "
-                "same list, even those that are right, and here NaN equals NaN."
+                "same list, even ranks whose tensors are right, and here NaN equals NaN."
             )
     return "All ranks return the same list of tensors that differ."
 

@@ -16,7 +16,8 @@ LLAMA, SHARE, LINK = PRESETS["llama3-8b"], 0.5, "ethernet-25"
 def messages(answer):
     """`answer(kv_heads, senders, receivers)`: triples (sender, receiver, head) of the whole model."""
     for heads, senders, receivers in POOLS:
-        found, where = answer(heads, senders, receivers), f"{heads} heads, {senders} → {receivers} ranks"
+        where = f"{heads} head{'s' * (heads > 1)}, {senders} → {receivers} rank{'s' * (receivers > 1)}"
+        found = answer(heads, senders, receivers)
         assert isinstance(found, (list, tuple)), f"{where}: expected a list of triples; got {found!r}."
         for one in found:
             assert isinstance(one, tuple) and len(one) == 3, (
@@ -30,15 +31,15 @@ def messages(answer):
                 f"{where}: sender {sender} does not hold head {head}."
             )
             assert head in held_heads(heads, receivers, receiver), (
-                f"{where}: receiver {receiver} gets head {head}, which is not one of its heads."
+                f"{where}: receiver {receiver} receives head {head}, which is not one of its heads."
             )
         for receiver in range(receivers):
             gets = sorted(head for _, to, head in found if to == receiver)
             needs = list(held_heads(heads, receivers, receiver))
             assert len(set(gets)) == len(gets), (
-                f"{where}: receiver {receiver} gets a head more than once; one copy is enough."
+                f"{where}: receiver {receiver} receives a head more than once; one copy is enough."
             )
-            assert gets == needs, f"{where}: receiver {receiver} needs the heads {needs} but gets {gets}."
+            assert gets == needs, f"{where}: receiver {receiver} needs the heads {needs} but receives {gets}."
     return (
         f"{len(POOLS)} pairs of pools: each receiver gets each of its heads once, from a rank that holds it."
     )

@@ -51,8 +51,8 @@ def plan(answer):
         gigabytes,
         cache / ranks / 1e9,
         {
-            cache / 1e9: f"That is the cache of all {ranks} GPUs; each has its own heads of keys.",
-            8 * cache / ranks / 1e9: "Llama 3 70B has 8 heads of keys for its 64 heads of queries.",
+            cache / 1e9: f"That is the cache of all {ranks} GPUs; each has its own KV heads.",
+            8 * cache / ranks / 1e9: "Llama 3 70B has 8 KV heads for its 64 query heads.",
             cache / ranks / 2**30: "That is in GiB; memory is sold in GB of 10⁹ bytes.",
         },
     )
@@ -98,9 +98,9 @@ def copies(answer):
         answer,
         right / 1e9,
         {
-            whole / 1e9: "Sixteen ranks share eight heads of keys: each head goes to two of them.",
-            16 * whole / 1e9: "A receiver needs one head of keys, not all of them.",
-            8 * whole / 1e9: "Those are 64 heads, of queries; keys and values have 8.",
+            whole / 1e9: "Sixteen ranks share eight KV heads: each head goes to two of them.",
+            16 * whole / 1e9: "A receiver needs one KV head, not all of them.",
+            8 * whole / 1e9: "Those are the 64 query heads; there are 8 KV heads.",
             right / 16 / 1e9: "That is what one of the sixteen receives.",
         },
     )
@@ -129,7 +129,7 @@ def at_half_peak(answer):
             right / 8: "That is for one GPU; eight compute together.",
         },
     )
-    return f"{right:.1f} GB/s: with slower GPUs and larger matrices, moving pays on slower links."
+    return f"{right:.1f} GB/s: with slower GPUs and larger matrices, moving pays off on slower links."
 
 
 @exercise
@@ -142,7 +142,7 @@ def largest_batch(answer):
         answer,
         right,
         {
-            right // 8: "Grouped queries share 8 heads of keys, and each of eight ranks holds one of them.",
+            right // 8: "Grouped queries share 8 KV heads, and each of eight ranks holds one of them.",
             inference.largest_batch(part, 8192, capacity): (
                 "That fills all of the memory; a tenth stays free."
             ),
@@ -150,7 +150,7 @@ def largest_batch(answer):
             2 * right: "That is a factor of two off: an element of the cache takes two bytes.",
         },
     )
-    return f"{right} sequences; with 64 heads of keys in the cache it would be {right // 8}."
+    return f"{right} sequences; with 64 KV heads in the cache it would be {right // 8}."
 
 
 def flooded(slots):
@@ -213,7 +213,7 @@ def gigabits(answer):
         {
             right / 8: "That is in gigabytes; a link is sold by bits.",
             2 * right: "The GPU reaches half of its peak, so computing takes twice as long.",
-            right / 4: "Llama 2 7B does not share heads of keys: it has 32.",
+            right / 4: "Llama 2 7B does not share KV heads: it has 32.",
             right / 2: "That is a factor of two off: a cache has keys and values, two bytes an element.",
         },
     )
@@ -247,7 +247,7 @@ def latent(answer):
         right,
         {
             1 - 0.933: "That is the printed number; it compares 6 bits with 16.",
-            right / 8: "That is one rank. Eight divide the heads of keys, but which of them has the latent?",
+            right / 8: "That is one rank. Eight divide the KV heads, but which of them has the latent?",
             right * 6 / 16: "Both caches have 16 bits an element here.",
             1 / right: "That is the inverse: turn the fraction around.",
         },

@@ -57,7 +57,7 @@ def absorption(answer):
     least, plain = 2 * heads * latent * (width + tokens), 2 * heads * width * tokens * (latent + 1)
     used = counter.get_total_flops()
     assert used <= least, (
-        f"The scores are right, but took {used:,} FLOPs, as making all keys does ({plain:,}); {least:,} "
+        f"The scores are right, but took {used:,} FLOPs, as computing all keys does ({plain:,}); {least:,} "
         "are enough. Which product comes first?"
     )
     return f"{used:,} FLOPs instead of {plain:,}: no keys were computed."

@@ -34,7 +34,7 @@ def noise_scale(answer):
             right / size: f"each gradient is a mean of {size} examples; one example is noisier",
             right * (count - 1) / count: "a sample variance divides by the number of samples minus one",
             biased * count / (count - 1) * size / mean.square().sum().item(): (
-                "the mean's own squared length still contains noise"
+                "the mean's own squared norm still contains noise"
             ),
         }
         for value, hint in hints.items():
@@ -58,7 +58,7 @@ def _pieces(flat):
 
 @exercise
 def lars_steps(answer):
-    """`answer(weights, gradients, rate)` is each piece's step of LARS, with whole tensors' lengths."""
+    """`answer(weights, gradients, rate)` is each piece's step of LARS, with whole tensors' norms."""
     choose = torch.Generator().manual_seed(1)
     total = sum(a * b for a, b in SIZES)
     weights, gradients = torch.randn(2, total, generator=choose)
@@ -79,8 +79,8 @@ def lars_steps(answer):
         assert held == a * b, f"Tensor {which} has {a * b} elements, but the ranks' steps have {held}."
         off = (torch.cat(found) - right).norm() / right.norm()
         assert off < 1e-4, (
-            f"The steps of tensor {which} on all ranks are off by {off:.0%}: each length is the whole "
-            "tensor's; squares add up over ranks, lengths do not."
+            f"The steps of tensor {which} on all ranks are off by {off:.0%}: each norm is the whole "
+            "tensor's; squares add up over ranks, norms do not."
         )
         start += a * b
     _, nbytes, calls, _ = ranks[0]
@@ -91,7 +91,7 @@ def lars_steps(answer):
     assert sum(nbytes.values()) <= least, (
         f"The steps are right, but a message has {sum(nbytes.values())} bytes; {least} are enough."
     )
-    return f"Whole lengths from pieces, with one call of {least} bytes."
+    return f"Pieces give the norms of whole tensors, with one call of {least} bytes."
 
 
 @exercise

@@ -115,13 +115,13 @@ def server(answer):
 
 @exercise
 def stale(answer):
-    """The largest rate of five workers in turns, relative to that of fresh gradients."""
+    """The largest rate of five workers in turn, relative to that of fresh gradients."""
     right = parameter_server.largest_rate(4) / parameter_server.largest_rate(0)
     near(
         answer,
         right,
         {
-            parameter_server.largest_rate(5) / 2: "Five workers in turns: a gradient is four updates old.",
+            parameter_server.largest_rate(5) / 2: "Five workers in turn: a gradient is four updates old.",
             parameter_server.largest_rate(
                 4
             ): "That is the rate times the curvature; fresh gradients may have 2.",

@@ -29,7 +29,7 @@ def _replay(divisor):
 
 @exercise
 def aware(answer):
-    """`answer(weights, rate, turns)` serves in turns, with a rate divided by the staleness, at least 1."""
+    """`answer(weights, rate, turns)` serves in turn, with a rate divided by the staleness, at least 1."""
 
     def on_rank():
         weights, rank = torch.zeros(4), dist.get_rank()

@@ -15,15 +15,13 @@ def found(answer):
     for page in (PAGE, 16, 1):
         for tokens in LENGTHS:
             cached, right = answer(tokens, page), (tokens - 1) // page * page
-            where = f"{tokens} tokens in pages of {page}"
+            where = f"{tokens} token{'s' * (tokens > 1)} in pages of {page}"
             assert cached is not None, "The function returns nothing yet."
             assert isinstance(cached, int), f"{where}: expected a whole number of tokens; got {cached!r}."
             assert cached != tokens, f"{where}: the last token always has to be computed, for its logits."
             assert cached != -(-tokens // page) * page, f"{where}: a page that is not full has no key."
-            assert cached % page == 0, (
-                f"{where}: only whole pages are found, so {cached} tokens is not possible."
-            )
-            assert cached == right, f"{where}: an engine finds {right} tokens; you return {cached}."
+            assert cached % page == 0, f"{where}: only whole pages are found, so {cached} is not possible."
+            assert cached == right, f"{where}: an engine finds {right}; you return {cached}."
     return f"Right for {len(LENGTHS)} lengths and 3 page sizes."
 
 

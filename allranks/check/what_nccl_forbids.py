@@ -55,4 +55,4 @@ def norm(answer):
             assert torch.allclose(torch.as_tensor(got), expected), (
                 f"With {world_size} ranks, rank {rank} returned {float(got):.4f}; the norm is {expected:.4f}."
             )
-    return "Every gradient is the sum, and the norm is that of the sums."
+    return "Every gradient holds its sum, and the norm is the norm of those sums."

@@ -107,7 +107,7 @@ def _made(dumps):
     made = _by(lambda rank: dumps[rank].history.made, [r for r, dump in dumps.items() if dump.history.made])
     if len(made) < 2:
         return []
-    times = {number: f"{number - 1} time{'s' * (number != 2)}" for number in made}
+    times = {number: {2: "once", 3: "twice"}.get(number, f"{number - 1} times") for number in made}
     return [" · ".join(f"{_ranks(ranks)} called new_group {times[n]}" for n, ranks in made.items())]
 
 

@@ -25,7 +25,7 @@ LISTED = 8  # ranks; more are not counted up if it is all of them
 SIGNALS = {
     signal.SIGSEGV: "died of SIGSEGV (segmentation fault)",
     signal.SIGABRT: "died of SIGABRT (a C++ library gave up; it may have printed why)",
-    signal.SIGKILL: "{were} killed by SIGKILL (by a person, or for lack of memory)",
+    signal.SIGKILL: "{were} killed by SIGKILL (by a person, or because memory ran out)",
 }
 
 

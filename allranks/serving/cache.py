@@ -36,7 +36,7 @@ class Cache:
         start, end = self.length, self.length + k.shape[2]
         if end > self.capacity:
             raise ValueError(
-                f"{start} tokens are cached and {k.shape[2]} come, but the "
+                f"{start} tokens are cached and {k.shape[2]} arrive, but the "
                 f"capacity is {self.capacity}: enlarge the cache or keep a window"
             )
         self.stored[layer, :, :, :, start:end] = torch.stack([k, v])

@@ -9,7 +9,7 @@ from allranks import batches
 
 
 def gradients(choose, signal, spread, count, dims=20):
-    """Gradients of single examples: the true one, of squared length dims·signal², and noise."""
+    """Gradients of single examples: the true one, of squared norm dims·signal², and noise."""
     return [[choose.gauss(signal, spread) for _ in range(dims)] for _ in range(count)]
 
 

@@ -97,8 +97,8 @@ def test_deepspeed_makes_sequence_groups_only_if_both_sizes_are_there():
     "read, given, said",
     [
         ("torchtitan", {"tensor_parallel_degree": 3}, "multiple of the product of all other degrees = 3"),
-        ("torchtitan", {"tensor_paralel_degree": 2}, "tensor_paralel_degree is not known"),
-        ("torchtitan", {"tensor_parallel_degre": 2}, "tensor_parallel_degre is not known"),
+        ("torchtitan", {"tensor_paralel_degree": 2}, "tensor_paralel_degree is not a size"),
+        ("torchtitan", {"tensor_parallel_degre": 2}, "tensor_parallel_degre is not a size"),
         ("torchtitan", {"tensor_parallel_degree": "2"}, "whole number of at least 1, not '2'"),
         (
             "torchtitan",
@@ -111,13 +111,13 @@ def test_deepspeed_makes_sequence_groups_only_if_both_sizes_are_there():
         (
             "megatron",
             "--tensor-parallel-size 2",
-            "--tensor-parallel-size is not known as a size of Megatron-LM's",
+            "--tensor-parallel-size is not a size that Megatron-LM knows",
         ),
         ("megatron", "--expert-model-parallel-size 3", "multiple of etp × ep = 3"),
         ("megatron", ["--use-distributed-optimizer"], "flags must be a command line"),
         ("accelerate", {"tp_size": 2}, "is 2; allowed: 8"),
         ("accelerate", {"cp_size": 2, "sp_size": 2}, "one of them above 1"),
-        ("accelerate", {"pp_size": 2}, "pp_size is not known"),
+        ("accelerate", {"pp_size": 2}, "pp_size is not a size"),
         ("deepspeed", {"zero_optimization": {"stage": 4}}, "zero_optimization.stage must be one of"),
         ("deepspeed", {"tensor_parallel": {"autotp_size": 3}}, "multiple of tp × sp × stages = 3"),
     ],

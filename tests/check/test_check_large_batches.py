@@ -72,9 +72,9 @@ def whole_tensors(weights, gradients, rate):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (lars, "✓ Whole lengths from pieces, with one call of 24 bytes."),
+        (lars, "✓ Pieces give the norms of whole tensors, with one call of 24 bytes."),
         (of_pieces, "✗ The steps of tensor"),
-        (roots_first, "squares add up over ranks, lengths do not"),
+        (roots_first, "squares add up over ranks, norms do not"),
         (two_calls, "took 2 collectives; one is enough"),
         (whole_tensors, "24 are enough"),
         (lambda weights, gradients, rate: weights[:0], "✗"),

@@ -78,7 +78,7 @@ def norm_of_norms(gradients):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (norm, "✓ Every gradient is the sum"),
+        (norm, "✓ Every gradient holds its sum"),
         (lambda gradients: norm(gradients, contiguous=lambda g: g), "NCCL needs contiguous tensors"),
         (lambda gradients: norm(gradients, early=True), "✗ With 2 ranks, rank 0 returned nan"),
         (lambda gradients: norm(gradients, back=False), "gradient 1 of rank 0 is not the sum"),

@@ -145,7 +145,7 @@ def test_a_rank_that_is_killed_is_named(world):
         meet()
 
     error = failure(world, step)
-    assert str(error) == "rank 0 was killed by SIGKILL (by a person, or for lack of memory)"
+    assert str(error) == "rank 0 was killed by SIGKILL (by a person, or because memory ran out)"
     assert error.ranks == [0]
 
 

@@ -244,7 +244,7 @@ SUM, OTHER, LATER = ("all_reduce", 4, 7), ("all_reduce", 4, 9), ("broadcast", 4,
         (dumps([SUM], [SUM]), []),
         (
             dumps([SUM], [SUM], made=(1, 2)),
-            ["rank 0 called new_group 0 times · rank 1 called new_group 1 time"],
+            ["rank 0 called new_group 0 times · rank 1 called new_group once"],
         ),
         (dumps([SUM, SUM], [SUM, LATER]), ["collective 2 of all ranks differs: rank 0 entered all_reduce"]),
         (dumps([SUM, SUM], [SUM]), ["rank 1 did not enter collective 2 of all ranks: rank 0 entered"]),

@@ -151,7 +151,7 @@ def test_a_rank_that_dies_of_sigkill_is_named():
         dist.barrier()
 
     error = failure(step)
-    assert str(error) == "rank 2 was killed by SIGKILL (by a person, or for lack of memory)"
+    assert str(error) == "rank 2 was killed by SIGKILL (by a person, or because memory ran out)"
     assert error.ranks == [2]
 
 

@@ -71,7 +71,7 @@ def test_a_query_that_sees_no_key_adds_nothing_to_the_merged_parts():
 
 def test_a_full_cache_says_what_to_do():
     model, cache = new_model(), Cache(SMALL, 3, 10)
-    with pytest.raises(ValueError, match="0 tokens are cached and 20 come, but the capacity is 10: enlarge"):
+    with pytest.raises(ValueError, match="0 tokens are cached and 20 arrive, but the capacity is 10"):
         model(some_tokens(), cache)
 
 
