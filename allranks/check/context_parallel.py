@@ -73,11 +73,11 @@ def combine(answer):
                 "ranks."
             )
             assert torch.allclose(out, expected, rtol=1e-4, atol=1e-5), (
-                f"Rank {rank}'s output{name} differs from one process's. Weight each rank's output by its "
-                "sum of exponentials, exp(lse)."
+                f"Rank {rank}'s output{name} differs from that of a single process. Weight each rank's "
+                "output by its sum of exponentials, exp(lse)."
             )
             assert nbytes <= 4 * limit, (
                 f"The output is right, but its messages have {nbytes:,} bytes; {4 * limit:,} are enough. "
                 "Does a rank need the others' outputs one by one?"
             )
-    return f"The output equals one process's, in {nbytes} bytes, however many keys there are."
+    return f"The output equals that of a single process, in {nbytes} bytes, however many keys there are."

@@ -23,7 +23,8 @@ def mesh(answer):
     assert memory.zero_bytes(PARAMETERS, shards // 2, 3) > ROOM, (
         f"{held / 1e9:.1f} GB fit, but so does what half as many shards leave on a GPU."
     )
-    return f"{held / 1e9:.0f} GB of states on a GPU, gathered among {shards}: {shards // SERVER} servers."
+    servers = shards // SERVER
+    return f"{held / 1e9:.0f} GB of states on a GPU, gathered among {shards} GPUs in {servers} servers."
 
 
 def _sent(policy, **options):

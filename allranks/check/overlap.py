@@ -77,4 +77,4 @@ def exposed(answer):
     assert abs(answer - right) < 1e-6, (
         f"{answer:g} ms is not right: how many transfers, beside how many products?"
     )
-    return f"{right:g} ms: seven transfers run beside seven of the eight products."
+    return f"{right:g} ms: seven transfers overlap with seven of the eight products."

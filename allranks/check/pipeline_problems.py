@@ -229,21 +229,21 @@ def order(answer):
         gigabytes,
         held,
         {
-            KEPT * 8: "Interleaving holds more than 1F1B: a rank begins pieces of later micro-batches early.",
+            KEPT * 8: "Interleaving holds more than 1F1B: a rank begins chunks of later micro-batches early.",
             KEPT * 8 / 4: "A quarter of the model keeps a quarter, but there are more of them.",
-            needs("C")[0]: "That is with two pieces.",
+            needs("C")[0]: "That is with two chunks.",
         },
     )
     near(
         idle,
         bubble,
         {
-            needs("B")[1]: "With pieces of a quarter, filling takes a quarter of the time.",
-            needs("C")[1]: "That is with two pieces.",
+            needs("B")[1]: "With chunks of a quarter, filling takes a quarter of the time.",
+            needs("C")[1]: "That is with two chunks.",
             7 * 20 / 4: "That leaves out the weight gradients: backward has two parts, 10 and 8.",
         },
     )
-    return f"Four pieces hold {held:g} GB and idle for {bubble:g} ms: less of both than two pieces."
+    return f"Four chunks hold {held:g} GB and idle for {bubble:g} ms: less of both than two chunks."
 
 
 @exercise
@@ -259,14 +259,14 @@ def boundary(answer):
         answer,
         right,
         {
-            sent(chunks=1): "Each of a rank's four pieces has two neighbours.",
+            sent(chunks=1): "Each of a rank's four chunks has two neighbours.",
             right / 2: "That is forward alone; gradients go back as well.",
             sent(sharded_boundary=True): "Every tensor-parallel rank sends the whole boundary here.",
             right / 16: "That is for one micro-batch; a step has 16.",
             2 * right: "An element has two bytes, not four.",
         },
     )
-    return f"{right:.1f} GB; with one piece on each rank it would be {sent(chunks=1):.1f}."
+    return f"{right:.1f} GB; with one chunk on each rank it would be {sent(chunks=1):.1f}."
 
 
 @exercise

@@ -46,7 +46,7 @@ def dropout(answer):
             )
         masks = [part != 0 for part in parts]
         assert not all(torch.equal(mask, masks[0]) for mask in masks), (
-            "All ranks drop the same places in their parts, since all draw from the same RNG state."
+            "All ranks drop the same positions of their parts, because all draw from the same RNG state."
         )
         joined = torch.cat(parts, dim=1)
         if call and not torch.equal(joined != 0, expected != 0):
@@ -55,11 +55,11 @@ def dropout(answer):
                 "by then?"
             )
         assert torch.equal(joined != 0, expected != 0), (
-            "The ranks drop different places, but not the ones that one process drops. Which ranks' "
+            "The ranks drop different positions, but not the ones that one process drops. Which ranks' "
             "numbers does it draw before a rank's own?"
         )
         assert torch.allclose(joined, expected), (
-            "The places are right, but what is left has to be divided by 1 - rate."
+            "The positions are right, but what is left has to be divided by 1 - rate."
         )
     return "Together the parts equal one process's dropout, call after call."
 

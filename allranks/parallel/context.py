@@ -24,7 +24,7 @@ def part(t, dim, split="contiguous", group=None):
     mine = places(split, dist.get_rank(group), ranks)
     pieces = len(mine) * ranks
     if t.shape[dim] % pieces:
-        raise ValueError(f"{pieces} equal pieces cannot be cut of {t.shape[dim]} tokens")
+        raise ValueError(f"{t.shape[dim]} tokens cannot be cut into {pieces} equal pieces")
     chunks = t.chunk(pieces, dim)
     return torch.cat([chunks[place] for place in mine], dim)
 

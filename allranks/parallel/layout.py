@@ -32,7 +32,7 @@ def cuts(dims, layout):
         if axis in found:
             raise ValueError(
                 f"{found[axis]} and {dim} are both cut along {axis}: "
-                "its ranks would have the diagonal blocks and nobody the others"
+                "its ranks would have the diagonal blocks and no rank the others"
             )
         if axis is not None:
             found[axis] = dim

@@ -126,7 +126,7 @@ def in_my_slice(tokens, size, group=None):
 
 
 class ParallelEmbedding(nn.Module):
-    """An embedding cut by words: tokens to whole vectors, the same on all ranks."""
+    """An embedding cut by vocabulary: tokens to whole vectors, the same on all ranks."""
 
     def __init__(self, embedding, group=None):
         super().__init__()
@@ -138,7 +138,7 @@ class ParallelEmbedding(nn.Module):
 
 
 class ParallelHead(Column):
-    """The output layer cut by words: hidden states to this rank's slice of the logits."""
+    """The output layer cut by vocabulary: hidden states to this rank's slice of the logits."""
 
     def __init__(self, linear, group=None):
         super().__init__(linear, group)

@@ -32,7 +32,7 @@ def the_same_in_each_call(x, rate):
     "answer, says",
     [
         (as_one_process, "✓"),
-        (the_same_everywhere, "the same places"),
+        (the_same_everywhere, "the same positions"),
         (own_rng, "not the ones that one process"),
         (the_same_in_each_call, "the second is not"),
         (lambda x, rate: (as_one_process(x, rate) != 0) * x, "1 - rate"),

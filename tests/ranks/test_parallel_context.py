@@ -109,7 +109,7 @@ def test_ulysses_ends_at_the_heads_and_needs_contiguous_parts():
             ulysses_attention(q, q, q)
         with pytest.raises(ValueError, match="contiguous"):
             ulysses_attention(q, q, q, split="zigzag")
-        with pytest.raises(ValueError, match="8 equal pieces cannot be cut of 4 tokens"):
+        with pytest.raises(ValueError, match="4 tokens cannot be cut into 8 equal pieces"):
             part(q, 2, "zigzag")
 
     launch(on_rank, world_size=4)
