@@ -36,7 +36,7 @@ def constants(answer):
         "Without dropout, the product with V reads the softmax output, which is already kept."
     )
     assert d == expected[1], f"d is not {d:g}: count the s × s tensors that a gradient reads."
-    return f"sbh({c:g} + {d:g}as/h): two masks fewer, and only the softmax of the core."
+    return f"sbh({c:g} + {d:g}as/h): two masks disappear, and of the core only the softmax remains."
 
 
 @exercise
@@ -52,14 +52,15 @@ def feed_forward(answer):
             assert problem is None, f"{where} {problem}."
             assert kept < 18, "It still keeps 18 sbh: the inputs of up, of GeLU and of down."
             assert kept >= 10, (
-                f"{where} it keeps only {kept:g} sbh, but recomputes matrix products: {flops:g} forwards "
-                "instead of 3."
+                f"{where} it keeps only {kept:g} sbh, but recomputes matrix products: {flops:g} forward "
+                "passes instead of 3."
             )
             assert flops <= 3, (
-                f"{where} it takes {flops:g} forwards instead of 3: recompute only GeLU, no matrix product."
+                f"{where} it takes {flops:g} forward passes instead of 3: recompute only GeLU, no matrix "
+                "product."
             )
             assert kept == 10, f"{where} it keeps {kept:g} sbh; 10 are enough."
-    return "10 sbh instead of 18, the same gradients, three forwards: only GeLU is recomputed."
+    return "10 sbh instead of 18, the same gradients, three forward passes: only GeLU is recomputed."
 
 
 def _measured(answer, b, s, h):

@@ -35,8 +35,8 @@ def plan(answer):
     whole = memory.zero_bytes(parameters, 1, 0) / 1e9
     states = whole / (tp * pp)
     assert states <= ROOM, (
-        f"With tp = {tp} and pp = {pp}, states take {states:.0f} GB on each GPU: dp copies the model, it "
-        "does not divide it."
+        f"With tp = {tp} and pp = {pp}, states take {states:.0f} GB on each GPU: dp copies the model "
+        "but does not divide it."
     )
 
     def sending(*order):

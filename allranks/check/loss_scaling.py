@@ -94,7 +94,7 @@ def average(answer):
                 assert nbytes <= 16, f"Sending 8 elements took {nbytes} bytes; in fp16 they have 16."
                 got = t[0].item()
                 assert abs(got / value - 1) < 0.01, (
-                    f"With {value:.3g} on each of {world_size} ranks, rank {rank} gets {got:.3g} as their "
+                    f"With {value:.3g} on each of {world_size} ranks, rank {rank} computes {got:.3g} as the "
                     "mean."
                 )
     return "Neither 20000 nor 2⁻²¹ is lost, on 4 ranks and on 16."

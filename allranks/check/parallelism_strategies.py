@@ -115,4 +115,4 @@ def visit(answer):
         assert torch.allclose(y[rank], expected[rank], rtol=1e-4, atol=1e-5), (
             f"Rank {rank}'s outputs are not what experts (i + {rank}) % 4 return."
         )
-    return f"All {RANKS * RANKS} tokens reached their expert and came back to their place."
+    return f"All {RANKS * RANKS} tokens reached their expert and returned to their places."

@@ -271,7 +271,7 @@ def said(both, nbytes, links):
             levels.intra.nbytes + levels.inter.nbytes,
         )
         words = f"{NAMED[name]} takes {seconds(links.seconds(levels), 4)}: "
-        words += f"{figures(rounds)} rounds, {memory_words(travelled)} one after another"
+        words += f"{figures(rounds)} rounds, {memory_words(travelled)} in sequence"
         if name == "two_level":
             words += f", {memory_words(levels.inter.nbytes)} of it between nodes of {links.g}"
             words += f" and the rest inside, {links.faster} times faster"

@@ -18,7 +18,7 @@ EACH, ALL = 1, 2**50
 CAPS = (
     ((EACH, "each gradient alone"),)
     + tuple((mib * MIB, f"{mib} MiB") for mib in (1, 2, 5, 10, 25, 50, 100, 200, 400))
-    + ((ALL, "all in one"),)
+    + ((ALL, "one bucket"),)
 )
 SHORT = {EACH: "each", ALL: "all"}
 ALGORITHMS = (("ring", "ring"), ("double_tree", "double tree"), ("halving_doubling", "halving–doubling"))

@@ -194,7 +194,7 @@ def clock(token, scale):
 
 
 def held(given):
-    """Bytes of weights and cache on the fullest device."""
+    """Bytes of weights and cache on the device that stores most."""
     sizes = given["ranks"], given["stages"], given["sequences"], given["context"] + 1
     return sum(decode_memory(PRESETS[given["model"]], *sizes))
 
@@ -205,7 +205,7 @@ def capacity(given):
 
 
 def room(width, top, needed, most):
-    """The memory that the fullest device needs, of the memory it has, and where the row ends."""
+    """The memory that the device that stores most needs, of the memory it has, and where the row ends."""
     wide, over = width - LEFT - 2, needed > most
     scale, ink = wide / max(needed, most), "alarm" if over else "ink-soft"
     words = f"{scaled(needed, 'B')} of {scaled(most, 'B')}" + (": does not fit" if over else "")

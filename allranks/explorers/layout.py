@@ -1,7 +1,8 @@
 """Which layout should this model have on these devices? One layout, its price, and what to change in it.
 
-Above, what fills the fullest device and what a step's time goes into. Below, whom device 0 talks to along
-each axis, and which change of one setting is best: all of them are tried. The prices are `allranks.plan`'s.
+Above, what fills the device that stores most and what a step's time goes into. Below, whom device 0 talks to
+along each axis, and which change of one setting is best: all of them are tried. The prices are those of
+`allranks.plan`.
 """
 
 from .. import plan
@@ -195,7 +196,7 @@ def result(now):
     room = scaled(now.capacity, "B")
     if now.fits:
         return seconds(now.seconds), f"a step, {percent(now.mfu, 0)} of the peak (MFU); it fits in {room}"
-    return scaled(now.memory.total, "B"), f"on the fullest device: does not fit in {room}"
+    return scaled(now.memory.total, "B"), f"on the device that stores most: does not fit in {room}"
 
 
 LIMITS = {
@@ -251,7 +252,7 @@ def said(given, now, found, name):
     words = (
         f"{dict(MODELS)[given['model']]}, {counted(parameters(shape))} parameters, on {a.devices:,} {name}s: "
         f"tensor {a.tp}, context {a.cp}, pipeline {a.pp}, data {a.dp}, ZeRO stage {a.zero_stage}. "
-        f"The fullest device holds {scaled(now.memory.total, 'B')} ({held}); that {fits} "
+        f"The device that stores most holds {scaled(now.memory.total, 'B')} ({held}); that {fits} "
         f"{scaled(now.capacity, 'B')}. "
         f"A step takes {seconds(now.seconds)}: {parts}."
     )

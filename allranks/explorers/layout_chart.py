@@ -36,7 +36,7 @@ def chart(width, top, now, name):
     """The bar of the memory and the bar of the time, each with its key; returns (marks, where they end)."""
     room, held = now.capacity, now.memory.total
     fits, ink = ("fits", "ink") if now.fits else ("does not fit", "alarm")
-    what = "memory of the fullest device" if width == WIDE else "memory"
+    what = "memory of the device that stores most" if width == WIDE else "memory"
     marks = [text(0, top, what, size=12, ink="ink-soft")]
     head = f"{scaled(held, 'B')} of {scaled(room, 'B')}: {fits}"
     marks.append(text(width, top, head, "end", None, ink, True))

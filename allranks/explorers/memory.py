@@ -245,9 +245,9 @@ def table(rows, top, width):
 
 
 def result(parts, memory, named):
-    """The bytes of the fullest device by the papers, and whether they fit."""
+    """The bytes of the device that stores most by the papers' formulas, and whether they fit."""
     fits = "fits" if sum(parts) <= memory else "does not fit"
-    return said_bytes(sum(parts)), f"on the fullest device: {fits} {named}"
+    return said_bytes(sum(parts)), f"on the device that stores most: {fits} {named}"
 
 
 def insight(parts):
@@ -271,8 +271,8 @@ def said(model, shape, layout, rows, memory, named):
     sentence = (
         f"{'A model of your own' if model == 'own' else model}: {counted(parameters(shape))} parameters on "
         f"{devices:,} device{'s' if devices > 1 else ''}, ZeRO stage {layout['stage']}. "
-        f"The fullest device holds {said_bytes(sum(rows[0][1]))} "
-        f"by the papers ({held})"
+        f"The device that stores most holds {said_bytes(sum(rows[0][1]))} "
+        f"by the papers' formulas ({held})"
     )
     for name, (_, parts) in zip(("DeepSpeed", "Megatron-LM"), rows[1:]):
         sentence += f", {said_bytes(sum(parts))} by {name}" if parts else f"; {name} does not estimate it"
@@ -280,4 +280,4 @@ def said(model, shape, layout, rows, memory, named):
     share_of = "less than 1 % of" if part < 0.01 else f"{percent(part, 0)} of"
     if part >= 2:
         share_of = f"{counted(part)} times"
-    return f"{sentence}. By the papers that is {share_of} {named}."
+    return f"{sentence}. By the papers' formulas, that is {share_of} {named}."

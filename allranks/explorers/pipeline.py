@@ -172,14 +172,14 @@ def insight(timelines, durations):
         gain = (theirs.makespan - ours.makespan) / theirs.makespan
         time = f"{percent(abs(gain))} {'less' if gain > 0 else 'more'} time than"
         time = "as long as" if abs(gain) < 0.0005 else time
-        words = f"{WORDS.get(name, name)} takes {time} {WORDS.get(beside, beside)}, and the fullest rank "
-        words += f"holds {held} micro-batches, not {figures(max(theirs.peak_activations))}."
+        words = f"{WORDS.get(name, name)} takes {time} {WORDS.get(beside, beside)}, and the rank that "
+        words += f"stores most holds {held} micro-batches, not {figures(max(theirs.peak_activations))}."
         return words[0].upper() + words[1:]
     idle = figures(ours.makespan - ours.ideal)
     words = f"Of {figures(ours.makespan, 4)} units of time {figures(ours.ideal, 4)} are work"
     if name in ("gpipe", "one_f_one_b") and not durations["transfer"]:
         return f"{words}. Filling and draining take {idle}, a smaller share with more micro-batches."
-    return f"{words} and {idle} are waiting; the fullest rank holds {held} micro-batches."
+    return f"{words} and {idle} are waiting; the rank that stores most holds {held} micro-batches."
 
 
 def make(name, stages, microbatches, chunks, memory_limit, durations):

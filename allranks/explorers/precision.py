@@ -173,7 +173,7 @@ def around(dtype, x):
     held = rounded(dtype, x)
     step = spacing(dtype, held)
     return (
-        f"{said(x)} is held as {exactly(held, x)}; the next number is {said(step)} away, "
+        f"{said(x)} is stored as {exactly(held, x)}; the next number is {said(step)} away, "
         f"and adding less than {said(step / 2)} changes nothing."
     )
 
@@ -278,7 +278,7 @@ def ruler(width, dtype, name, x, top):
     if x > largest(dtype):
         detail = f"too large: the largest is {said(here, 6)}"
     else:
-        detail = f"held as {exactly(here, x)} · spacing {said(step)}"
+        detail = f"stored as {exactly(here, x)} · spacing {said(step)}"
     marks.append(text(0, top + 19, detail, size=12, ink="ink-soft"))
     marks.append(line(8, y, width - 8, y))
     labels = []

@@ -266,9 +266,11 @@ def said(stage, ranks, parameters, dtypes, told, now, fullest, sent, phases, opt
         f"ZeRO stage {stage}, {counted(parameters)} parameters of {RECIPES[dtypes].bytes_per_parameter} "
         f"bytes, ranks: {ranks:,}. In the phase “{told}”, each holds {size(now.device)} on its device "
         f"({held}) and sends {size(now.sent)}, in the whole step {size(sent)}. "
-        f"At the peak it holds {size(fullest)}, activations aside: "
+        f"At the peak it holds {size(fullest)} without activations, which "
     )
-    sentence += f"that fits {name}." if fits else f"that fits no device, not even {name}."
+    sentence += (
+        f"fits {'an' if name[0] in 'AHM' else 'a'} {name}." if fits else f"fits no device, not even {name}."
+    )
     if optimizer != "device":
         sentence += f" Outside are {size(now.outside)}; a step moves over {carried(phases)}."
     return sentence

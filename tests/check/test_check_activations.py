@@ -48,7 +48,7 @@ def detached(x, up, down):
         (check.feed_forward, free, "✓ 10 sbh instead of 18"),
         (check.feed_forward, plain, "✗ It still keeps 18 sbh: the"),
         (check.feed_forward, all_of_it, "✗ On rank 0, with b, s, h = 2, 16, 32, it keeps only 2 sbh"),
-        (check.feed_forward, too_late, "✗ On rank 0, with b, s, h = 2, 16, 32, it takes 3.5 forwards"),
+        (check.feed_forward, too_late, "✗ On rank 0, with b, s, h = 2, 16, 32, it takes 3.5 forward passes"),
         (check.feed_forward, lambda x, up, down: None, "✗ On rank 0, with b, s, h = 2, 16, 32, the function"),
         (
             check.feed_forward,

@@ -67,6 +67,6 @@ def in_fp32(t):
 def test_an_average_divides_on_both_sides_of_the_sum(capsys):
     assert verdict(capsys, HERE.average, dividing(lambda p: p / 2)).startswith("✓")
     for before in (lambda p: 1, lambda p: p, lambda p: p**0.5):
-        assert "as their mean" in verdict(capsys, HERE.average, dividing(before))
+        assert "as the mean" in verdict(capsys, HERE.average, dividing(before))
     assert "32 bytes" in verdict(capsys, HERE.average, in_fp32)
     assert "ranks did not" in verdict(capsys, HERE.average, lambda t: None)

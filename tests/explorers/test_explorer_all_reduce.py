@@ -23,7 +23,7 @@ def test_the_text_says_what_the_arithmetic_gives(name, p):
     said = draw(**given, bandwidth=10**10, step=10**5)["text"]
     cost = collectives.cost("all_reduce", name, n, p)
     taken = collectives.seconds("all_reduce", name, n, p, α, β)
-    assert f"takes {seconds(taken, 4)}: {cost.rounds} rounds, {scaled(cost.nbytes, 'B')} one" in said
+    assert f"takes {seconds(taken, 4)}: {cost.rounds} rounds, {scaled(cost.nbytes, 'B')} in sequence" in said
     sums = p * collectives.all_reduce_chunks(name, p)
     assert f"After {cost.rounds} of {cost.rounds} rounds" in said
     assert f"; {seconds(taken)}), {sums} of {sums} sums on the ranks are complete." in said

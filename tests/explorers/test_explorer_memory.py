@@ -71,7 +71,7 @@ def test_the_papers_row_is_training_bytes():
         papers = rows(model, microbatch=1, tiles=False, **given)[0]
         assert papers == expected[2:] and sum(papers) == expected.total
         said = draw(model="gpt3-175b", microbatch=1, tiles=False, **given)["text"]
-        assert f"holds {scaled(expected.total, 'B')} by the papers (weights" in said
+        assert f"holds {scaled(expected.total, 'B')} by the papers' formulas (weights" in said
         assert "on 512 devices" in said
 
 

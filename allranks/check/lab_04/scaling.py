@@ -223,11 +223,11 @@ def rank_scaler(answer):
             for step, (result, (right, moved, *_)) in enumerate(zip(log, oracle, strict=True)):
                 scale, weights, taken, _ = result
                 case = f"Step {step} of {world_size} ranks"
-                overflowed = ", ".join(map(str, sorted(bad[step])))
+                overflowed = f"rank{'s' * (len(bad[step]) > 1)} {' and '.join(map(str, sorted(bad[step])))}"
                 assert scale == right, f"{case}: on rank {rank} the scale is {scale:g}; expected {right:g}."
                 skipped = not taken and weights == [1.0, 1.0]
                 assert skipped or not bad[step], (
-                    f"{case}: rank {overflowed} has an overflow, but rank {rank} took the step: from now "
+                    f"{case}: {overflowed} overflowed, but rank {rank} took the step: from now "
                     "on their weights differ. If one rank skips, all must."
                 )
                 assert bad[step] or not skipped, f"{case}: no rank has an overflow, but rank {rank} skipped."
