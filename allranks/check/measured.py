@@ -50,7 +50,9 @@ def by_form(
     numbers = {*_numbers(rows, x, ys), *(derived(rows) if derived else ())}
     _are_sentences(sentences, numbers, task)
     values = sum(len(row[name]) for row in rows for name in ys)
-    return f"{len(rows)} rows with {values} measured values, drawn with units, and three sentences on them."
+    return (
+        f"{len(rows)} rows hold {values} measured values, drawn with units, and three sentences discuss them."
+    )
 
 
 def _is_table(rows, x, ys, xs, repeats, counted):

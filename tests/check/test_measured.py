@@ -278,7 +278,7 @@ def said_of(reports):
 
 def test_a_report_in_good_form_passes():
     for name, said in zip(RIGHT, said_of(RIGHT), strict=True):
-        assert said.startswith(f"✓ {len(RIGHT[name][0])} rows with"), f"{name}: {said}"
+        assert said.startswith(f"✓ {len(RIGHT[name][0])} rows hold"), f"{name}: {said}"
 
 
 def test_a_report_that_lacks_something_is_refused():

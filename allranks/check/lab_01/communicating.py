@@ -120,7 +120,7 @@ def sum_by_node(answer):
             are_close(total, expected, f"{case}, what rank {rank} returned")
             assert unchanged, f"{case}, the input of rank {rank} has changed; sum a copy of it."
             _go_through_nodes(groups, rank, world_size, per_node, f"{case}, rank {rank}")
-    return "The sum over all ranks, by groups within a node and across nodes."
+    return "Every rank has the sum over all ranks, by groups within a node and across nodes."
 
 
 def _go_through_nodes(groups, rank, world_size, per_node, who):

@@ -28,7 +28,7 @@ def logs(answer, odd):
         messages = _messages(draw, ranks, differing, change)
         said = on_ranks(odd, messages, world_size=1)[0]
         _are_odd(said, ranks, differing, change)
-    return "Interfaces, missing and waiting ranks from NCCL's log; the odd ranks from torch's errors."
+    return "nccl_log finds interfaces, missing and waiting ranks, and odd_ranks finds the odd ones."
 
 
 def _case(draw, hosts, per_host, missing, waiting):

@@ -39,7 +39,10 @@ def links(answer, slowest):
         rings, on_ranks(lambda: [slowest(dict(k), list(r)) for r, k in rings], world_size=1)[0], strict=True
     ):
         _is_slowest(found, ring, kinds)
-    return "Every pair of GPUs has its link, and a ring waits for its slowest one, also on the way back."
+    return (
+        "Every pair of GPUs has its link, and a ring waits for its slowest one, including the link from the "
+        "last GPU to the first."
+    )
 
 
 def _as_list(found):

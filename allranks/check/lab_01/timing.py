@@ -86,7 +86,7 @@ def seconds_of(answer):
         medians = [statistics.median(times) for times in every]
         times = [seconds for seconds, _ in returned]
         _is_slowest_median(times, medians, every, slowest)
-    return f"{max(medians):.2f} s, the slowest rank's median, on every rank; one outlier changes nothing."
+    return f"Every rank has {max(medians):.2f} s, the slowest rank's median; one outlier changes nothing."
 
 
 def _is_call_of(seconds, calls, times, rank):

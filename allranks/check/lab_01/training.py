@@ -29,7 +29,7 @@ def milestone(
         rows = part(tokens)
         (loss_of(model, rows) * len(rows)).backward()
         gradient = total(torch.cat([p.grad.flatten() for p in model.parameters()]), 2) / len(tokens)
-        return gradient, lines(f"{len(rows)} examples")
+        return gradient, lines(str(len(rows)))
 
     def whole():
         torch.manual_seed(0)

@@ -63,7 +63,7 @@ def reduce_mean(answer):
                 assert not graph, (
                     f"{what} carries a graph, which stays in memory as long as the number does; detach it."
                 )
-    return "The mean over 2, 3 and 4 ranks, on each of them; the input has not changed."
+    return "Each of 2, 3 and 4 ranks has their mean; the input has not changed."
 
 
 class Detours(nn.Module):

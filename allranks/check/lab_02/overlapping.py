@@ -90,7 +90,7 @@ def overlap(answer):
                 f"{case}: these are the products before each all-reduce; expected those that come after it."
             )
             assert found == expected, f"{case}: the list is {found}; expected {expected}, from the events."
-    return "For every all-reduce, what backward still had to compute when it was launched."
+    return "For every all-reduce, products_left says what backward still had to compute at its launch."
 
 
 def _words(kind):

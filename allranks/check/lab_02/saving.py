@@ -206,4 +206,4 @@ def checkpoint(save, load):
         f"Rank 0 {done[0]} the old checkpoint before the new one is complete in its place: a job that dies "
         "then has none. os.replace does it in one step."
     )
-    return "Saved by rank 0 of 4, loaded in one process and on 3; a full disk leaves the old checkpoint."
+    return "Rank 0 of 4 saves; one process and 3 ranks load; a full disk leaves the old checkpoint."

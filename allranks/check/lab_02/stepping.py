@@ -85,7 +85,7 @@ def train_step(answer):
                 assert abs(factor - 1) < 1e-4, f"{what} is {factor:.4g} times the mean over all rows."
                 assert not graph, f"{what} carries a graph, which keeps all activations alive; detach it."
             start = expected
-    return "The step of the whole batch; gradients sent once; the mean loss on every rank."
+    return "The step is the whole batch's; gradients are sent once; every rank has the mean loss."
 
 
 def _is_step(changes, expected, case, step, micro_batches):

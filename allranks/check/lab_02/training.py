@@ -215,4 +215,4 @@ def fit(answer):
     assert third[0][0] == [[], []], (
         f"With 3 of 3 epochs done there is nothing to train; expected two empty lists, got {third[0][0]}."
     )
-    return "2 epochs on 3 ranks, stop, 1 more on 2: the losses and scores of one process that never stopped."
+    return "2 epochs on 3 ranks and then 1 on 2 have the losses and scores of one process that never stopped."

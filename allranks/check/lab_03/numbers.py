@@ -222,4 +222,4 @@ def clip(answer):
             close = (torch.allclose(w, factor * g, atol=1e-6) for w, g in zip(whole, gradients, strict=True))
             assert all(close), f"{case}: one factor should scale all gradients; here factors differ."
             assert calls <= 1, f"{case} communicated {calls} times; one sum of one number is enough."
-    return "One factor for all shards, as in one process, with replicas and with a frozen weight too."
+    return "One factor scales all shards, as in one process, with replicas and also with a frozen weight."

@@ -96,7 +96,7 @@ def full_state(answer):
         for name, value in expected.items():
             assert torch.equal(state[name], value), f"{name} in rank 0's state dict is not the whole weight."
         plain.load_state_dict(state)
-    return f"{len(state)} whole weights on rank 0, which a plain model loads; none on other ranks."
+    return f"Rank 0 has {len(state)} whole weights, which a plain model loads; other ranks have none."
 
 
 @exercise
@@ -150,7 +150,10 @@ def checkpoint(save, load):
             written = results[0][-1]
             if target:
                 _is_in_parts(target, world_size)
-    return "Saved on 4 ranks, loaded and saved on 2, loaded on 3: the losses of a run that never stopped."
+    return (
+        "Saved on 4 ranks, loaded and saved on 2, loaded on 3: the losses equal those of a run that never "
+        "stopped."
+    )
 
 
 def _goes_on(losses, expected, step, start, where, rank):

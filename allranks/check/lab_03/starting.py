@@ -87,8 +87,8 @@ def start(answer):
                 "make() builds them."
             )
     return (
-        f"The start of one process, on 2 and 3 ranks; no rank held more than {peak / 4 / Ψ:.0%} of the model "
-        "at once."
+        f"On 2 and 3 ranks, the initial weights equal those of one process; no rank held more than "
+        f"{100 * peak / 4 / Ψ:.0f} % of the model at once."
     )
 
 

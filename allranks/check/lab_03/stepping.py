@@ -221,7 +221,7 @@ def accumulate(answer, price):
     for (parameters, shards), nbytes in zip(cases, told, strict=True):
         _is_price(parameters, shards, nbytes, more if parameters == Ψ else None)
     return (
-        f"Gradients of the whole batch, reduced once. Between two micro-batches, each of 2 ranks holds "
+        f"Gradients are the whole batch's, reduced once. Between two micro-batches, each of 2 ranks holds "
         f"{more:,} bytes more for {Ψ:,} parameters."
     )
 

@@ -106,8 +106,8 @@ def strategy(answer):
                 f"{least:,.0f}."
             )
     return (
-        "What fits and sends least: keep weights while there is room, use as few shards as fit, and offload "
-        "only when nothing else fits."
+        "Every choice fits and sends least: keep weights while there is room, use as few shards as fit, "
+        "and offload only when nothing else fits."
     )
 
 

@@ -138,8 +138,8 @@ def milestone(
             f"Computed in bf16, the second loss is {low:.4f}; expected {expected[1]:.4f} to 2 %, as in fp32."
         )
         return (
-            f"Loss {expected[0]:.3f} → {losses[-1]:.3f}, as in one process that never stopped; "
-            f"{sum(states):,} bytes on each of 4 ranks, a quarter of {16 * Ψ:,}."
+            f"The loss falls from {expected[0]:.3f} to {losses[-1]:.3f}, as in one process that never "
+            f"stopped; each of 4 ranks holds {sum(states):,} bytes, a quarter of {16 * Ψ:,}."
         )
 
     labs.milestone(

@@ -68,7 +68,9 @@ def wrap(answer):
         results = on_ranks(on_rank, cases[world_size], world_size=world_size)[0]
         for case, result in zip(cases[world_size], results, strict=True):
             units = _are_the_units(world_size, *case, result, tokens)
-    return f"Units from the inside out, the model last: {units} units, and one message of gradients for each."
+    return (
+        f"{units} units are wrapped from the inside out, the model last; each sends one message of gradients."
+    )
 
 
 def _are_the_units(world_size, kinds, options, last, result, tokens):

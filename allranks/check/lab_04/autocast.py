@@ -74,7 +74,7 @@ def forward_backward(answer):
             who = f"Rank {rank} of {world_size}"
             rows = tokens[0][:, 1:].numel()
             _judge_step(who, seen, loss, losses[rank].item(), gradient, rows, dtype, factor)
-    return "Logits in 16 bits; loss, weights and gradients in float32; no autocast in backward."
+    return "Logits are in 16 bits; loss, weights and gradients in float32; backward has no autocast."
 
 
 def _judge_step(who, seen, loss, expected, gradient, rows, dtype, factor):
@@ -187,7 +187,9 @@ def cross_entropy(answer):
             where = "inside" if inside else "outside"
             what = f"Rank {rank}, with {what} ({named(dtype)}), {where} autocast:"
             _judge_loss(what, *result, logits, targets, upstream)
-    return "Right to four digits in fp16, bf16 and fp32, for large logits, long rows and many rows."
+    return (
+        "The loss is right to four digits in fp16, bf16 and fp32, for large logits, long rows and many rows."
+    )
 
 
 def _judge_loss(what, loss, gradient, unchanged, largest, logits, targets, upstream):

@@ -93,7 +93,10 @@ def clipped_step(answer):
                 who = f"Rank {rank}, with {'a scaler of your own' if own else 'GradScaler'}"
                 _judge_clipping(*result, gradient, max_norm, scale, next_scale, who)
                 scale = next_scale
-    return "The norm of the mean gradient, without the scale; a step clipped or skipped; the scale updated."
+    return (
+        "The norm is the mean gradient's, without the scale; steps are clipped or skipped; the scale is "
+        "updated."
+    )
 
 
 def _judge_clipping(norm, moved, new_scale, steps, gradient, max_norm, scale, next_scale, who):

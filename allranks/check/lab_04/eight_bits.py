@@ -152,8 +152,8 @@ def fp8(new, answer):
         ) from late
     error, of_bf16 = _judge_products(found, cases)
     return (
-        f"One scale on 2 and 3 ranks, one call late; products within {error:.1%} of fp32, where bf16 is "
-        f"within {of_bf16:.1%}."
+        f"2 and 3 ranks share one scale, one call late; products are within {100 * error:.1f} % of fp32, "
+        f"where bf16 is within {100 * of_bf16:.1f} %."
     )
 
 

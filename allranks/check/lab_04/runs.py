@@ -135,7 +135,7 @@ def train(answer):
                 expected = _expected(name, world_size, victim, drawn(0))
                 _judge_run(f"Rank {rank} of {world_size}, {name}", *result, *expected)
     return (
-        "Losses, zeros and skipped steps on 2 and 3 ranks. bf16 and fp16 stay within "
+        "Losses, zeros and skipped steps are right on 2 and 3 ranks. bf16 and fp16 stay within "
         f"{PART:g} of a step of an fp32 run that skips the same steps."
     )
 

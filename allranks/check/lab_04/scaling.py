@@ -90,7 +90,9 @@ def unscale(answer):
                     )
                 )
                 assert max(close) < 1e-5, f"{where}: with a scale of 1 a gradient has changed."
-    return "Every gradient divided, infinities and NaN found, on this rank's part of sharded ones too."
+    return (
+        "Every gradient is divided; infinities and NaN are found, also in this rank's part of sharded ones."
+    )
 
 
 def _decisions(scaler, steps, device="cpu"):
@@ -182,7 +184,7 @@ def loss_scaler(answer):
         for rank, log in enumerate(on_ranks(on_rank, parts, options, world_size=world_size)):
             oracle = _decisions(torch.amp.GradScaler("cpu", *options), parts[rank])
             _judge_decisions(log, parts[rank], oracle, f"Rank {rank}", options[-1])
-    return "In 200 steps on five ranks, the scale and the skipped steps of GradScaler."
+    return "In 200 steps on five ranks, the scale and the skipped steps match GradScaler's."
 
 
 @exercise
@@ -238,4 +240,4 @@ def rank_scaler(answer):
                 f"The decisions on rank {rank} are right, but cost {calls / count:g} messages and "
                 f"{nbytes / count:.0f} bytes a step: one number is enough."
             )
-    return "One decision on 2, 3 and 4 ranks, for one number a step."
+    return "2, 3 and 4 ranks decide as one, which costs each rank one number a step."

@@ -138,8 +138,8 @@ def milestone(
                             "as in fp32."
                         )
         return (
-            f"{STEPS} steps on 2 and 4 ranks, with {', '.join(runs)}: within {TOLERANCE:.1%} of fp32 "
-            "at every step; all ranks skip the step in which one overflows."
+            f"{STEPS} steps on 2 and 4 ranks, with {', '.join(runs)}: losses are within "
+            f"{100 * TOLERANCE:.1f} % of fp32 at every step; all ranks skip the step in which one overflows."
         )
 
     labs.milestone(

@@ -96,8 +96,8 @@ def choose(answer):
             assert chosen in CANDIDATES, f"{who}: {quoted(chosen)} is not one of the candidates."
             _judge_choice(chosen, best, case, who)
     return (
-        f"Right for {len(cases)} budgets, on both sides of what each candidate needs of device, host and "
-        "link."
+        f"Choices are right for {len(cases)} budgets, on both sides of what each candidate needs of device, "
+        "host and link."
     )
 
 

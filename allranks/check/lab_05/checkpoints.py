@@ -99,7 +99,7 @@ def checkpoint(save, consolidated):
         zip(STAGES, dtypes, results, strict=True), ranks[0], strict=True
     ):
         _judge_weights(found, weights, dtype, f"The checkpoint of stage {stage}, consolidated")
-    return "Resumed from the shards, step by step; and in 16 bits, whole, in a plain model."
+    return "Training resumes from the shards, step by step; a plain model loads the whole weights in 16 bits."
 
 
 def _judge_resumed(loaded, losses, resumed, who):

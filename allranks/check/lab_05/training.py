@@ -105,8 +105,9 @@ def milestone(
         assert to_nvme(configured(3, 2, 2, adam), folder)["zero_optimization"]["stage"] == 3
         states = memory.zero_states(psi, RANKS, 2)
         return (
-            f"Stage 2 with Adam on the host, chosen for {there.device:,} bytes a rank; {STEPS} losses as in "
-            f"one process, {states.optimizer:,} bytes of optimizer a rank, and its weights in a plain model."
+            f"Stage 2 with Adam on the host was chosen for {there.device:,} bytes a rank; "
+            f"{STEPS} losses are one process's, a rank has {states.optimizer:,} bytes of optimizer, and a "
+            "plain model loads the weights."
         )
 
     labs.milestone(

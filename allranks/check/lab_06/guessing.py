@@ -184,4 +184,4 @@ def guesses(speculate):
     cases = _cases()
     on_ranks(_all, speculate, cases)
     new = sum(new for _, new, _ in cases)
-    return f"{new} likeliest greys in fewer passes, and no rejected guess stays in the past."
+    return f"{new} likeliest greys take fewer passes, and no rejected guess stays in the past."

@@ -77,7 +77,10 @@ def bytes_and_requests(token_bytes, fitting):
         _judge_bytes(size, shape, element, hint)
     for number, case in zip(numbers, cases, strict=True):
         _judge_fitting(number, *case)
-    return f"Bytes of {len(MODELS)} published models and of others; {len(cases)} budgets, in whole pages."
+    return (
+        f"The bytes are right for {len(MODELS)} published models and others, and the requests for "
+        f"{len(cases)} budgets, in whole pages."
+    )
 
 
 def _hint(sizes, shapes):

@@ -122,8 +122,8 @@ def milestone(
         new = sum(new for _, new, *_ in orders)
         assert passes < new, f"{new} tokens take {passes} passes: no guess is kept."
         return (
-            f"{COUNT} pictures on {RANKS} ranks, preempted and completed as in one process, within "
-            f"{room:,} bytes of cache a rank; {len(SERVICES)} services with "
+            f"{COUNT} pictures on {RANKS} ranks are preempted and completed as in one process, within "
+            f"{room:,} bytes of cache a rank; {len(SERVICES)} services have "
             f"{100 * SHARE:.0f} % of the best goodput or more."
         )
 
