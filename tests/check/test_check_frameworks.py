@@ -53,7 +53,7 @@ def without(name):
         (without("data_parallel_replicate_degree"), "torchtitan refuses"),
         (lambda flags, ranks: {"tensor_parallel_degree": 2}, "give both degrees"),
         (lambda flags, ranks: {}, "rank 0's tp group is (0,)"),
-        (lambda flags, ranks: {"tp_degree": 2}, "is not known"),
+        (lambda flags, ranks: {"tp_degree": 2}, "is not a size that torchtitan knows"),
         (lambda flags, ranks: None, "✗"),
         (None, "✗"),
     ],
