@@ -13,7 +13,7 @@ Cell.__doc__ = """What a cell showed: its streams and results as `text`, its `er
 class Kernel:
     """`with Kernel() as kernel: kernel.run("1 + 1").text == "2"`; a variable set to None is not set."""
 
-    def __init__(self, timeout=30, **environment):
+    def __init__(self, timeout=90, **environment):
         from jupyter_client.manager import KernelManager  # those who only look for leftovers need no Jupyter
 
         from .sockets import sockets
