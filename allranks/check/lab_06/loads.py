@@ -15,10 +15,8 @@ BUDGETS = (128, 256, 512, 1024, 2048, 4096)
 SHAPE = PRESETS["llama3-8b"]
 SHARE = 0.95  # of the best goodput is asked
 COUNT = 160  # requests of a load
-HIDDEN, MORE_HIDDEN = (
-    3,
-    6,
-)  # hidden loads: three can be odd, and fail one right answer in 100; with six more, none
+# Hidden loads: three can be odd, and would fail one right answer in a hundred; with six more they do not.
+HIDDEN, MORE_HIDDEN = 3, 6
 PATIENCE = 60.0  # seconds; an answer may simulate every setting of every service
 Service = namedtuple("Service", "rate prompts outputs first later room")
 """Requests a second, bounds of their tokens, two objectives in seconds, bytes for cache and workspace."""

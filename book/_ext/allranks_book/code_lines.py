@@ -11,11 +11,8 @@ from sphinx.highlighting import PygmentsBridge
 
 FITS = 36  # letters of a line on the narrowest phone
 OPENS = re.compile(r'(<span class="o">\.</span>|[(\[{]+(?![^<>]*>))')  # where a long call may break
-PLAIN = {
-    Token.Name,
-    Token.Punctuation,
-    Token.Text.Whitespace,
-}  # in the block's colour: half of all spans
+# In the block's own colour: nearly half of the spans.
+PLAIN = {Token.Name, Token.Punctuation, Token.Text.Whitespace}
 COLUMNS = re.compile(r"\S {2,}(?!#)\S")  # spaces that align, not those before a comment
 
 
@@ -23,7 +20,7 @@ class Formatter(HtmlFormatter):
     """Pygments' own, with a `span.ar-line` around each long line, which knows its indentation.
 
     In a block that aligns columns the lines are `ar-row`, too: what was printed so keeps its columns. What
-    has no colour of its own has no span either: a page has half as many elements, and is drawn sooner.
+    has no colour of its own has no span either: a page has a quarter fewer elements, and is drawn sooner.
     """
 
     def format(self, tokensource, outfile):
