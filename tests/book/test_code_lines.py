@@ -4,14 +4,15 @@ import re
 from html import unescape
 
 import pytest
-from allranks_book.code_lines import FITS, Formatter
+from allranks_book.code_lines import FITS, PLAIN, Formatter
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+from pygments.token import STANDARD_TYPES
 
 SHORT = "x = 1"
 LONG = "        reduced = dist.all_reduce(gradient / world, op=dist.ReduceOp.SUM)  # and wait"
-KINDS = ("", " .n", " .p", " .w")  # the block, a name, punctuation, a space
+KINDS = ("", *(f" .{STANDARD_TYPES[kind]}" for kind in PLAIN))  # the block itself, and what is plain
 TABLE = "rank   bytes sent   bytes received   peers that it has talked to"
 
 
