@@ -34,6 +34,7 @@ from .moving import (
 from .pools import Link, cache_link, serve_replicas, serve_split
 from .queueing import mean_wait, pipelined_prefill, prefill, tensor_parallel_prefill
 from .reservations import Shares, exponential_lengths, memory_shares
+from .resharding import WAYS, Resharding, generation_groups, reshard
 from .roofline import Step, largest_batch, latent_attention_flops, step, weight_bytes
 from .server import POLICIES, Iteration, Run, Served, serve
 from .speculation import expected_tokens, speculation_flops, speculation_speed_up
@@ -51,12 +52,14 @@ from .tensor import (
 __all__ = [
     "LAYOUTS",
     "POLICIES",
+    "WAYS",
     "Engine",
     "Iteration",
     "Link",
     "Messages",
     "NextToken",
     "Request",
+    "Resharding",
     "Route",
     "Run",
     "Served",
@@ -78,6 +81,7 @@ __all__ = [
     "gamma",
     "gaps",
     "gathered_elements",
+    "generation_groups",
     "goodput",
     "held_heads",
     "largest_batch",
@@ -100,6 +104,7 @@ __all__ = [
     "recompute_flops",
     "recomputed_tokens",
     "requests",
+    "reshard",
     "routes",
     "serve",
     "serve_replicas",
