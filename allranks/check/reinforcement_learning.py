@@ -58,10 +58,10 @@ def shared_advantages(answer):
                 f"{where}, divide the squares by the number of samples less one, as torch.std does."
             )
             assert right, (
-                f"{where}, rank {rank} uses another mean or another deviation: both belong to the samples "
-                "of all ranks."
+                f"{where}, rank {rank} uses the wrong mean or standard deviation: both belong to the "
+                "samples of all ranks."
             )
-    return "The ranks share mean and deviation, also if one has more samples than another."
+    return "The ranks share mean and deviation, even if one has more samples than another."
 
 
 @exercise
