@@ -8,6 +8,11 @@ from ..memory.states import ZERO
 from .footprint import memory_of
 from .step import priced
 
+# What software of 2021 could do, as options of `price`: it split no sequence and hid no communication, which
+# came later, and kept 20 bytes a parameter in fp16 (Smith et al. 2022, section 2). But a tensor-parallel rank
+# sent a t-th of what its stage had made (Narayanan et al. 2021, section 4.1).
+IN_2021 = {"sequence_parallel": False, "overlap": 0.0, "recipe": "copied-20", "scattered": True}
+
 
 class Plan(namedtuple("Plan", "layout memory parts communication seconds mfu capacity")):
     """A layout with its price.

@@ -2,6 +2,8 @@
 
 from collections import OrderedDict, namedtuple
 
+from ..plan import IN_2021
+
 FIELDS = "key url counts counted zero overlap recipe fused sequence_parallel dropout"
 
 
@@ -26,7 +28,8 @@ def stack(
 GITHUB = "https://github.com/"
 CAUSAL = "model FLOPs, half of the attention's pairs"
 ALL = "model FLOPs, all pairs of tokens"
-OLD = {"fused": False, "sequence_parallel": False, "dropout": True, "overlap": 0.0}
+OLD = {name: value for name, value in IN_2021.items() if name in FIELDS.split()}
+OLD.update(fused=False, dropout=True)
 
 STACKS = OrderedDict(
     [
