@@ -35,13 +35,13 @@ class Plan(namedtuple("Plan", "layout memory parts communication seconds mfu cap
 
 def price(
     model, layout, accelerator, *, capacity=None, sequence_parallel=True, recipe=ZERO, dropout=True,
-    fused=False, **options
+    fused=False, loss=4, **options
 ):  # fmt: skip
     """The `Plan` of one `Layout`, whether it fits or not; the options are those of `plans`."""
     capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
     shared = {"sequence_parallel": sequence_parallel, "recipe": recipe}
     took = priced(model, layout, accelerator, dropout=dropout, fused=fused, **shared, **options)
-    held = memory_of(model, layout, dropout=dropout, fused=fused, **shared)
+    held = memory_of(model, layout, dropout=dropout, fused=fused, loss=loss, **shared)
     return plan_of(model, layout, held, took, accelerator, capacity, options)
 
 
