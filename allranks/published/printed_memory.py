@@ -13,10 +13,10 @@ from ..memory.states import recipe_of
 from ..transformer import layer_parameters
 from .predict import ready
 
-FIELDS = "unit outside first summed loss kept whole boundary rotated"
+FIELDS = "unit outside first summed loss kept whole boundary rotated outputs"
 
 
-class Counts(namedtuple("Counts", FIELDS, defaults=(2**30, 0, False, False, 12, None, 0, 0, False))):
+class Counts(namedtuple("Counts", FIELDS, defaults=(2**30, 0, False, False, 12, None, 0, 0, False, 0))):
     """What a source prints as memory, and what its software holds beyond states and activations.
 
     unit: bytes of what it prints. outside: bytes that are not in tensors. first: whether it prints the memory
@@ -25,7 +25,8 @@ class Counts(namedtuple("Counts", FIELDS, defaults=(2**30, 0, False, False, 12, 
     backward in addition, cut over tensor-parallel ranks; a function of the model. whole: tensors of tokens ×
     hidden that tensor parallelism gathers or has not yet cut, one layer at a time. boundary: such tensors,
     cut like the sequence, that a stage keeps for each micro-batch in flight. rotated: whether context
-    parallelism gathers the keys and values of a whole sequence, with as many heads as queries have.
+    parallelism gathers the keys and values of a whole sequence, with as many heads as queries have. outputs:
+    bytes of a logit that the last stage of a pipeline keeps of each micro-batch until the step ends.
     """
 
 
@@ -49,8 +50,9 @@ COUNTS = {
     # loss: logits in 2 bytes, their log-softmax and two gradients in 4 each. whole: the gathered inputs of
     # attention and feed-forward, and two gradients of one of them, which are added up. boundary: outputs
     # (torch/distributed/pipelining/stage.py, fwd_cache) and buffers for their gradients. rotated:
-    # config_manager.py, context_parallel_rotate_method, and model.py, repeat_kv.
-    "torchtitan": Counts(loss=14, whole=4, boundary=2, rotated=True),
+    # config_manager.py, context_parallel_rotate_method, and model.py, repeat_kv. outputs: stage.py,
+    # output_chunks, which are merged at the end.
+    "torchtitan": Counts(loss=14, whole=4, boundary=2, rotated=True, outputs=2),
     # What is printed: nvidia-smi. outside: fitted; a CUDA context, NCCL's buffers, libraries and fragments.
     "bigscience": Counts(summed=True, outside=13 * 2**30, loss=8),
     # What is printed: nvidia-smi, of the first stage, for it grows by 0.6 GB with a sequence in a micro-batch
@@ -122,6 +124,9 @@ def _held(run, counts, model, layout, options, stage):
         parts["at the boundary of stages"] = counts.boundary * shard * flying
     if stage == pp - 1:
         parts["loss"] = (loss_bytes(run, counts) - 4) * tokens * model.vocabulary / tp
+    if stage == pp - 1 > 0:
+        others = layout.microbatches - 1
+        parts["loss"] += counts.outputs * others * tokens * model.vocabulary / tp
     parts["outside tensors"] = counts.outside
     return OrderedDict((name, nbytes) for name, nbytes in parts.items() if nbytes)
 
