@@ -11,7 +11,7 @@ from allranks.model import GPT, digits, loss_of
 SECONDS = 30.0
 A100 = hardware.ACCELERATORS["a100-80gb"]
 SELENE = {"inside": hardware.LINKS["nvlink-3"], "between": hardware.LINKS["infiniband-hdr"]}
-MEGATRON = {**SELENE, "sequence_parallel": False, "recipe": "copied-20", "overlap": 0.0}
+MEGATRON = {**SELENE, **plan.IN_2021}
 GPT_3, DEVICES, BATCH = transformer.PRESETS["gpt3-175b"], 64, 128
 
 

@@ -33,10 +33,7 @@ MACHINES = {  # the links in a node of 8, and between nodes
     "b200": ("nvlink-5", "infiniband-ndr"),
 }
 DEVICES = (("a100-80gb", "A100"), ("h100", "H100"), ("h200", "H200"), ("b200", "B200"))
-SOFTWARE = {
-    "today": {},
-    "2021": {"sequence_parallel": False, "overlap": 0.0, "recipe": "copied-20"},
-}
+SOFTWARE = {"today": {}, "2021": plan.IN_2021}
 COUNTS = tuple(
     (each, f"{each:,}") for each in (8, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16_384)
 )

@@ -12,12 +12,13 @@ from .layer import Kernels, Rates, kernels
 from .legal import Layout, illegal, layout
 from .listed import divisors, layouts
 from .placement import LLAMA_ORDER, MEGATRON_ORDER, Path, beside, mesh_of, path, paths
-from .pricing import Plan, price
+from .pricing import IN_2021, Plan, price
 from .reached import rates
 from .search import OMITTED, plans
 from .step import Communication, Parts, parts, priced
 
 __all__ = [
+    "IN_2021",
     "LLAMA_ORDER",
     "MEGATRON_ORDER",
     "OMITTED",

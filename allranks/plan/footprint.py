@@ -5,23 +5,29 @@ on the micro-batch; so most of what one layout needs is known from another.
 """
 
 from .. import memory
+from ..inputs import quantity
 from ..memory.states import ZERO, recipe_of
 from ..memory.training import Breakdown
 from .step import most_parameters, once
 
 
-def memory_of(model, layout, *, sequence_parallel=True, recipe=ZERO, dropout=True, fused=False, known=None):
+def memory_of(
+    model, layout, *, sequence_parallel=True, recipe=ZERO, dropout=True, fused=False, loss=4, known=None
+):
     """`memory.training_bytes` of the fullest stage in `layout`: a `memory.Breakdown`.
 
+    loss: bytes that a logit takes while the last stage computes the loss, of which 4 are counted there.
     known: as in `parts`.
     """
+    quantity("loss", loss)
+    after = (loss - 4) * layout.microbatch * model.sequence / layout.cp * model.vocabulary / layout.tp
     options = {
         "sequence_parallel": sequence_parallel and layout.tp > 1,
         "recipe": recipe_of(recipe),
         "dropout": dropout,
         "fused": fused,
     }
-    if known is None:
+    if known is None and loss == 4:
         return _breakdown(model, layout, options)
     tp, cp, pp, dp, ep, zero_stage, b, m, recomputation, v = layout
     fullest = None
@@ -32,13 +38,14 @@ def memory_of(model, layout, *, sequence_parallel=True, recipe=ZERO, dropout=Tru
         kept = once(known, key, _breakdown, model, one, options, stage, held)
         key = ("states", tp, cp * dp, pp, ep, v, zero_stage, stage)
         states = once(known, key, _breakdown, model, layout_like(layout, microbatch=1), options, stage, 1)
-        total = states.states + states.buffers + b * (kept.activations + kept.recomputed)
+        activations = b * kept.activations + (after if stage == pp - 1 else 0)
+        total = states.states + states.buffers + activations + b * kept.recomputed
         if fullest is None or total > fullest[0]:
-            fullest = total, kept, states
-    _, kept, states = fullest
+            fullest = total, activations, kept, states
+    _, activations, kept, states = fullest
     return Breakdown(
         states.stage, states.parameters, states.weights, states.gradients, states.optimizer,
-        b * kept.activations, b * kept.recomputed, states.buffers,
+        activations, b * kept.recomputed, states.buffers,
     )  # fmt: skip
 
 

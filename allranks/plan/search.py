@@ -22,13 +22,14 @@ OMITTED = (
     "Norms, activations, the embedding's and the loss's communication, reading data, saving and failures take"
     " no time.",
     "Memory has no fragments, no workspace of libraries, and no driver's part: give a smaller capacity.",
+    "A logit takes 4 bytes, unless `loss` says otherwise; published stacks hold 8 to 18 bytes at a time.",
     "Offload, ZeRO within a node only, and mixed layouts of attention and experts are not tried.",
 )
 
 
 def plans(
     model, accelerator, devices, batch, *, capacity=None, zero_stages=STAGES, recomputations=RECOMPUTATION,
-    chunks=1, at_most=None, sequence_parallel=True, recipe=ZERO, dropout=True, fused=False, **options
+    chunks=1, at_most=None, sequence_parallel=True, recipe=ZERO, dropout=True, fused=False, loss=4, **options
 ):  # fmt: skip
     """Every `Plan` of `model` on `devices` devices that fits, the fastest first.
 
@@ -36,8 +37,8 @@ def plans(
     a device to fill, None: all of its memory. zero_stages, recomputations, at_most (a dict from axis to
     size): what to try. chunks: pieces of the model on each rank of a pipeline. sequence_parallel, recipe,
     dropout, fused: as in `memory.training_bytes`; with fused attention selective recomputation has nothing
-    to drop, and is not tried. Options of `priced`: inside and between (the links), devices_per_node,
-    efficiency, overlap, attended, dtype, order. What the numbers leave out is in `OMITTED`.
+    to drop, and is not tried. loss: as in `memory_of`. Options of `priced`: inside and between (the links),
+    devices_per_node, efficiency, overlap, attended, dtype, order. What the numbers leave out is in `OMITTED`.
     """
     capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
     for each in recomputations:
@@ -56,7 +57,7 @@ def plans(
             full[mesh] = -1 if least_bytes(model, layout, recipe, known) <= capacity else len(RECOMPUTATION)
         if kept <= full[mesh]:
             continue
-        held = memory_of(model, layout, dropout=dropout, fused=fused, known=known, **shared)
+        held = memory_of(model, layout, dropout=dropout, fused=fused, loss=loss, known=known, **shared)
         if held.total > capacity:
             if chunks == 1 or group_size(layout.pp, layout.microbatches) <= layout.pp:
                 full[mesh] = kept

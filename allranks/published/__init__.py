@@ -1,7 +1,8 @@
 """What have others measured, and does the planner predict it? 635 published runs, each with its source."""
 
 from .measured import Collective, Run, collectives, machine, runs, seconds, setup, unknown
-from .predict import Prediction, kind, memory_error, predicted, predictions, unprinted
+from .predict import Prediction, kind, predicted, predictions, unprinted
+from .printed_memory import memory_error, memory_parts
 from .ranking import groups, order, ordered, spread
 from .stacks import STACKS, Stack
 
@@ -16,6 +17,7 @@ __all__ = [
     "kind",
     "machine",
     "memory_error",
+    "memory_parts",
     "order",
     "ordered",
     "predicted",

@@ -35,7 +35,6 @@ BLOOM = transformer.decoder(70, 14336, 112, 250880, 2048, learned_positions=Fals
 SMOLLM3 = transformer.llama(36, 2048, 16, 128256, 4096, 4, 11008)._replace(tied=True)
 OLMO2 = transformer.llama(40, 5120, 40, 100352, 4096, 40, 13824)
 
-OLD = {"sequence_parallel": False, "overlap": 0.0, "recipe": "copied-20"}
 NEW = {"dropout": False, "fused": True}
 
 
@@ -56,7 +55,7 @@ CASES["Megatron-Turing 530B"] = run(
     "tp 8 · pp 35 · dp 8",
     "matrices stop at the node; 35 divides the 105 layers",
     ("nvlink-3", "infiniband-hdr"),
-    OLD,
+    plan.IN_2021,
     devices="mtnlg-gpus",
     model=transformer.PRESETS["mt-nlg-530b"],
     tokens="mtnlg-tokens",
@@ -82,7 +81,7 @@ CASES["BLOOM 176B"] = run(
     "tp 4 · pp 12 · dp 8",
     "the fastest of dozens that were tried",
     ("nvlink-3", "ethernet-100"),
-    OLD,
+    plan.IN_2021,
     devices="bloom-gpus",
     model=BLOOM,
     tokens="bloom-tokens",

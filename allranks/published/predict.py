@@ -4,14 +4,10 @@ from collections import OrderedDict, namedtuple
 from functools import cache
 
 from ..hardware import Link
-from ..memory import ddp_bucket_bytes, in_flight, stage_layers, training_bytes
-from ..memory.states import recipe_of
 from ..plan import divisors, parts, price, rates
 from ..plan.fitted import FITTED
 from ..plan.step import Parts
-from ..transformer import layer_parameters
 from .measured import runs, seconds, setup, unknown
-from .stacks import STACKS
 
 # Whose constants a source uses that has none of its own.
 LIKE = {"nemo-long": "nemo", "korthikanti": "narayanan", "bigscience-1b3": "bigscience", "llama3": "dgxc"}
@@ -49,46 +45,6 @@ def kind(run):
     if run.source == "playbook" and run.mfu_pct < STALLED:
         return "stalled"
     return "experts" if has_experts(run) else "dense"
-
-
-def memory_error(prediction):
-    """How much more memory than printed the planner expects, as the prediction's source defines memory.
-
-    Beside `memory.training_bytes` a rank of the last stage holds logits while it computes the loss, of which
-    4 bytes each are counted there. The stack adds what its `Stack` says.
-    """
-    run, stack = prediction.run, STACKS[prediction.run.source]
-    (model, layout, _), options = ready(run)
-    pp, stages = layout.pp, {0, min(1, layout.pp - 1), layout.pp - 1}
-    if stack.first:
-        stages = {0}
-        model = model._replace(layers=pp * first_layers(model, pp))  # as many on each stage as on the first
-    recipe = recipe_of(options["recipe"])
-    if run.dtype == "bf16" and stack.summed:
-        recipe = recipe._replace(gradients=6, gradient_copy=0)
-    tokens = layout.microbatch * model.sequence / layout.cp
-    logits = (stack.loss - 4) * tokens * model.vocabulary / layout.tp
-    most = 0
-    for stage in sorted(stages):
-        found = training_bytes(
-            model, microbatch=layout.microbatch, data_parallel=layout.dp, tensor_parallel=layout.tp,
-            pipeline_parallel=pp, context_parallel=layout.cp, expert_parallel=layout.ep,
-            zero_stage=layout.zero_stage, recomputation=layout.recomputation, chunks=layout.chunks,
-            microbatches=layout.microbatches, stage=stage, recipe=recipe,
-            sequence_parallel=options["sequence_parallel"], dropout=options["dropout"],
-            fused=options["fused"],
-        )  # fmt: skip
-        held = found.total
-        if stack.gathered:
-            alive = 1
-            if layout.recomputation != "full":
-                layers = stage_layers(model.layers, pp, layout.chunks)[stage]
-                alive = in_flight(stage, pp, layout.microbatches, layout.chunks) * layers
-            held += 4 * tokens * model.hidden * (1 - 1 / layout.tp) * alive
-        if run.source == "playbook" and layout.zero_stage == 0 and layout.dp > 1:
-            held += ddp_bucket_bytes(found.parameters)
-        most = max(most, held + (logits if stage == pp - 1 else 0))
-    return (most + stack.outside) / (run.memory_gib * stack.unit) - 1
 
 
 def has_experts(run):
@@ -133,19 +89,6 @@ def ready(run):
     if "is uneven" in (run.notes or ""):  # BigScience: 78 layers as eleven times 7, and 1 before the output
         options["balanced"] = True
     return (model, layout, accelerator), options
-
-
-def first_layers(model, stages):
-    """Layers of the first stage where stages are balanced: by their products, the output layer's among them.
-
-    So nanotron divides a model (models/base.py, build_model).
-    """
-    if stages == 1:
-        return model.layers
-    head = model.vocabulary * model.hidden / layer_parameters(model)
-    lasts = range(model.layers // stages + 1)
-    found = [(-(-(model.layers - last) // (stages - 1)), last + head) for last in lasts]
-    return min(found, key=max)[0]
 
 
 def unprinted(run):

@@ -2,10 +2,9 @@
 
 from collections import OrderedDict, namedtuple
 
-FIELDS = (
-    "key url counts counted zero overlap recipe fused sequence_parallel dropout outside unit summed gathered"
-    " loss first"
-)
+from ..plan import IN_2021
+
+FIELDS = "key url counts counted zero overlap recipe fused sequence_parallel dropout"
 
 
 class Stack(namedtuple("Stack", FIELDS)):
@@ -13,29 +12,24 @@ class Stack(namedtuple("Stack", FIELDS)):
 
     key: in the bibliography. url: where its table is. counts: which FLOPs its MFU or TFLOP/s are. counted:
     the recomputation in these FLOPs. zero: what shards the states where a row does not say. overlap, recipe,
-    fused, sequence_parallel, dropout: options of `plan.price`. outside:
-    bytes that its memory counts and the planner does not. unit: bytes of what it prints as memory. summed:
-    whether gradients in bf16 are summed in 4 bytes beside them. gathered: whether it keeps the inputs that
-    sequence parallelism gathered, instead of gathering them again. loss: bytes of a logit while the loss is
-    computed. first: whether it prints the memory of the first stage, and not of the fullest.
+    fused, sequence_parallel, dropout: options of `plan.price`.
     """
 
 
 def stack(
     key, url, counts, counted="none", zero="ZeRO-1", overlap=1.0, recipe="copied-20", fused=True,
-    sequence_parallel=True, dropout=False, outside=0, unit=2**30, summed=False,
-    gathered=False, loss=12, first=False,
+    sequence_parallel=True, dropout=False,
 ):  # fmt: skip
     return Stack(
-        key, url, counts, counted, zero, overlap, recipe, fused, sequence_parallel, dropout, outside, unit,
-        summed, gathered, loss, first,
+        key, url, counts, counted, zero, overlap, recipe, fused, sequence_parallel, dropout
     )  # fmt: skip
 
 
 GITHUB = "https://github.com/"
 CAUSAL = "model FLOPs, half of the attention's pairs"
 ALL = "model FLOPs, all pairs of tokens"
-OLD = {"fused": False, "sequence_parallel": False, "dropout": True, "overlap": 0.0}
+OLD = {name: value for name, value in IN_2021.items() if name in FIELDS.split()}
+OLD.update(fused=False, dropout=True)
 
 STACKS = OrderedDict(
     [
@@ -55,11 +49,7 @@ STACKS = OrderedDict(
         ),
         (
             "torchtitan",
-            # loss: cross_entropy of logits.float() under loss_parallel holds 4 tensors of 4 bytes in backward
-            # (torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward)
-            stack(
-                "torchtitan", GITHUB + "pytorch/torchtitan", ALL, zero="FSDP", gathered=True, loss=16,
-            ),
+            stack("torchtitan", GITHUB + "pytorch/torchtitan", ALL, zero="FSDP"),
         ),
         (
             "fms-fsdp",
@@ -67,30 +57,24 @@ STACKS = OrderedDict(
         ),
         (
             "playbook",
-            # first: helpers.py, log_throughput, writes on rank 0. loss: logits in 2 bytes and in 4, and less
-            # their maximum in 4, on which the rest works in place (tensor_parallel/functional.py)
             stack(
                 "tazi2025", "https://huggingface.co/spaces/nanotron/ultrascale-playbook",
                 ALL + "; with a pipeline the tied embedding counts twice", overlap=0.0,
-                summed=True, gathered=True, loss=10, first=True,
             ),
         ),
         (
             "bigscience",
             stack(
                 "bigscience2022", GITHUB + "bigscience-workshop/bigscience",
-                "FLOPs with recomputation: MFU is 3/4 of it", counted="full", summed=True, outside=13 * 2**30,
-                loss=8, **OLD,
+                "FLOPs with recomputation: MFU is 3/4 of it", counted="full", **OLD,
             ),
         ),
         (
             "bigscience-1b3",
-            # ZeRO: tr3m-1B3-emb-norm-pile.slurm, which the page names. outside: a CUDA context, as the page
-            # measures, and DeepSpeed's two buckets of 5e8 elements (its configuration's default)
+            # ZeRO: tr3m-1B3-emb-norm-pile.slurm, which the page names
             stack(
                 "bigscience2022", GITHUB + "bigscience-workshop/bigscience",
-                "FLOPs with recomputation, without attention", counted="full",
-                outside=1113 * 2**20 + 2 * 10**9, loss=8, **OLD,
+                "FLOPs with recomputation, without attention", counted="full", **OLD,
             ),
         ),
         (

@@ -313,7 +313,7 @@ PUBLISHED = [  # Narayanan et al. 2021, Table 1: model, GPUs, batch, t, p; and t
 def test_the_layouts_of_megatron_are_the_fastest_or_nearly(name, devices, batch, t, p, place):
     found = plan.plans(
         PRESETS[name], A100, devices, batch, **SELENE, zero_stages=(0,), recomputations=("full",),
-        at_most={"cp": 1}, sequence_parallel=False, recipe="copied-20", overlap=0.0,
+        at_most={"cp": 1}, **plan.IN_2021,
     )  # fmt: skip
     sizes = [(each.layout.tp, each.layout.pp) for each in found]
     assert sizes.index((t, p)) + 1 == place
@@ -324,8 +324,7 @@ def test_the_first_place_does_not_depend_on_the_efficiency():
     for efficiency in (0.4, 0.8):
         best = plan.plans(
             PRESETS["megatron-1t"], A100, 3072, 3072, **SELENE, zero_stages=(0,), recomputations=("full",),
-            at_most={"cp": 1}, sequence_parallel=False, recipe="copied-20", overlap=0.0,
-            efficiency=efficiency,
+            at_most={"cp": 1}, **plan.IN_2021, efficiency=efficiency,
         )[0]  # fmt: skip
         assert best.layout[:4] == (8, 1, 64, 6)
 

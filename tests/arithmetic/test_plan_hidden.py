@@ -43,3 +43,20 @@ def test_balanced_stages_wait_less_and_compute_the_same():
     even = plan.parts(model, layout, A100, **LINKS)
     balanced = plan.parts(model, layout, A100, balanced=True, **LINKS)
     assert balanced.compute == even.compute and balanced.imbalance < even.imbalance / 2
+
+
+def test_the_loss_takes_its_bytes_where_the_logits_are():
+    layout = plan.layout(tp=2, dp=32, zero_stage=1, microbatch=2)
+    model = transformer.PRESETS["llama3-8b"]
+    more = plan.memory_of(model, layout, loss=12).total - plan.memory_of(model, layout).total
+    assert more == 8 * 2 * model.sequence * model.vocabulary / 2
+    wide = transformer.decoder(8, 1024, 8, 10**6, 2048)
+    staged = plan.layout(pp=2, dp=2, microbatches=8)
+    first, last = (plan.memory_of(wide, staged, loss=loss) for loss in (0, 40))
+    assert (first.stage, last.stage) == (0, 1)
+    assert plan.price(model, layout, A100, **LINKS, loss=12).memory.total == (
+        plan.memory_of(model, layout, loss=12).total
+    )
+    for each in plan.plans(model, A100, 64, 128, **LINKS, loss=12, at_most={"cp": 1})[:20]:
+        alone = plan.price(model, each.layout, A100, **LINKS, loss=12)
+        assert each.memory.total == pytest.approx(alone.memory.total) and each.fits

@@ -11,7 +11,8 @@ from allranks import plan, published, transformer
 from allranks.hardware import ACCELERATORS, LINKS
 from allranks.plan.layer import product_seconds
 from allranks.plan.step import most_parameters, work_of_stages
-from allranks.published.predict import card_of, first_layers, ready
+from allranks.published.predict import card_of, ready
+from allranks.published.printed_memory import COUNTS, first_layers
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,26 +103,71 @@ def test_dense_runs_are_predicted_within_what_the_book_says(made):
 
 
 @pytest.mark.parametrize(
-    "source, runs, most",
-    [("bigscience", 40, 0.1), ("bigscience-1b3", 11, 0.15), ("torchtitan", 4, 0.17), ("playbook", 47, 0.15)],
-)
-def test_memory_as_the_source_defines_it(made, source, runs, most):
+    "source, kind, runs, most",
+    [
+        ("bigscience", "dense", 40, 0.07), ("bigscience-1b3", "dense", 11, 0.08),
+        ("torchtitan", "dense", 4, 0.1), ("playbook", "dense", 47, 0.1), ("playbook", "stalled", 7, 0.1),
+        ("playbook", "tp over nodes", 23, 0.12),
+    ],
+)  # fmt: skip
+def test_memory_as_the_source_defines_it(made, source, kind, runs, most):
     sizes = [
         abs(published.memory_error(each))
         for each in made[0]
-        if each.run.source == source and each.run.memory_gib and published.kind(each.run) == "dense"
+        if each.run.source == source and each.run.memory_gib and published.kind(each.run) == kind
     ]
     assert len(sizes) == runs and mean(sizes) < most
 
 
-def test_without_zero_the_gradients_of_the_playbook_lie_in_buckets_too(made):
+def test_memory_of_runs_that_are_kept_out_is_predicted_as_well(made):
     sizes = [
-        published.memory_error(each)
+        abs(published.memory_error(each))
         for each in made[0]
-        if each.run.source == "playbook" and each.run.memory_gib
-        and each.plan.layout.zero_stage == 0 and each.plan.layout.dp > 1
-    ]  # fmt: skip
-    assert len(sizes) == 15 and abs(median(sizes)) < 0.05  # without the buckets, 8 % too little
+        if each.run.memory_gib and each.run.kept_out and published.kind(each.run) == "dense"
+    ]
+    assert len(sizes) == 31 and mean(sizes) < 0.08
+
+
+def test_the_playbook_s_matrices_over_nodes_hold_what_its_code_keeps(made):
+    """A median of 6 %, with inputs that are gathered again in backward, as nanotron does by default."""
+    sizes = [
+        abs(published.memory_error(each))
+        for each in made[0]
+        if each.run.memory_gib and published.kind(each.run) == "tp over nodes"
+    ]
+    assert median(sizes) < 0.06
+
+
+@pytest.mark.parametrize("sequence, shards, ranks, printed", [
+    (32_768, 8, 1, 83.9), (65_536, 4, 2, 84.2), (131_072, 2, 4, 84.0), (262_144, 1, 8, 84.5),
+])  # fmt: skip
+def test_memory_of_a_table_that_no_constant_has_seen(sequence, shards, ranks, printed):
+    """torchtitan, llama3_h100_202412_torchtitan.md, Table 2: FSDP and context parallelism on 8 devices."""
+    run = run_of("torchtitan-0010")._replace(seq=sequence, dp=shards, cp=ranks, gbs=shards)
+    held = sum(published.memory_parts(run).values()) / 2**30
+    assert held == pytest.approx(printed, rel=0.05)
+
+
+def test_memory_parts_are_named_and_add_up(made):
+    each = next(each for each in made[0] if each.run.id == "playbook-0143")
+    parts = published.memory_parts(each.run)
+    error = sum(parts.values()) / (each.run.memory_gib * 2**30) - 1
+    assert published.memory_error(each) == error and abs(error) < 0.01
+    assert "kept by unfused kernels" in parts and "loss" not in parts  # the first of four stages
+    without = published.memory_parts(run_of("bigscience-1b3-0025"))
+    assert without["outside tensors"] == COUNTS["bigscience-1b3"].outside
+
+
+def test_a_slow_pipeline_of_the_playbook_waits_as_long_as_its_polls(made):
+    """Six messages a micro-batch and boundary, each of which is looked for every 0.1 s (nanotron, p2p.py)."""
+    waits = {True: [], False: []}
+    for each in made[0]:
+        run = each.run
+        if run.source == "playbook" and run.pp > 1 and run.tp <= 8 and each.measured > 1.5 * each.seconds:
+            late = (each.measured - each.seconds) / each.plan.layout.microbatches
+            waits[run.pp > 2].append(late)
+    assert len(waits[False]) == 9 and median(waits[False]) == pytest.approx(0.6, abs=0.15)
+    assert len(waits[True]) == 5 and median(waits[True]) == pytest.approx(1.2, abs=0.15)
 
 
 def test_bandwidths_of_large_messages_inside_a_node():
@@ -199,6 +245,8 @@ def test_nanotron_ties_small_models_and_balances_stages_by_products():
     assert small.tied and not large.tied
     assert first_layers(small, 1) == 28 and first_layers(small, 2) == 16
     assert first_layers(large, 8) == 5
+    tied = published.setup(run_of("playbook-0013"))[0]
+    assert first_layers(tied, 2) == 10  # just half of all products
 
 
 def test_a_pipeline_of_torchtitan_gathers_weights_once_a_step():
