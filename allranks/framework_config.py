@@ -1,6 +1,6 @@
 """Which groups does a framework's configuration make of the ranks? Four frameworks' names, one mesh.
 
-Read from torchtitan 0.3.0 (`distributed/parallel_dims.py`), Megatron-Core 0.16.1 (`core/parallel_state.py`),
+Read from torchtitan 0.3.0 (`distributed/parallel_dims.py`), Megatron Core 0.16.1 (`core/parallel_state.py`),
 Accelerate 1.15.0 (`parallelism_config.py`) and DeepSpeed 0.19.8 (`__init__.py`, `utils/groups.py`,
 `runtime/pipe`). The model: ranks are numbered from 0, and the first axis of a mesh varies fastest. Settings
 that change no group are passed over; a size that is not known is refused.

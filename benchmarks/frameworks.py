@@ -1,10 +1,10 @@
-"""What Megatron-Core and torchtitan do with the running model and its ranks, recorded for *Frameworks*.
+"""What Megatron Core and torchtitan do with the running model and its ranks, recorded for *Frameworks*.
 
     pip install --no-deps --target .frameworks megatron-core==0.16.1 torchtitan==0.3.0 \
         spmd_types==0.2.3 tyro typeguard docstring_parser
     PYTHONPATH=.:.frameworks python benchmarks/frameworks.py
 
-Megatron-Core's layers train the digits model on two gloo ranks; then each framework makes its groups for four
+Megatron Core's layers train the digits model on two gloo ranks; then each framework makes its groups for four
 configurations, on fake ranks (torch's "fake" backend, one process a rank). Takes a minute; writes
 allranks/recipes/recorded.json.
 """

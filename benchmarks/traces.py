@@ -135,7 +135,7 @@ def main():
         f"did other work too; torch {torch.__version__.partition('+')[0]}, {date.today():%d %B %Y}: two "
         f"steps of the digits model with {LAYERS} layers of width {HIDDEN}, {BATCH} sequences a rank, "
         "under DDP. "
-        "`benchmarks/traces.py` recorded them."
+        "`benchmarks/traces.py` recorded the traces."
     )
     sentence = "\n".join(f"    {json.dumps(line + ' ')}" for line in textwrap.wrap(about, 98))
     names = f"({', '.join(json.dumps(fault) for fault in FAULTS)})"

@@ -73,7 +73,7 @@ def placement(answer):
 
 @exercise
 def all_reduce(answer):
-    """`answer` is how many milliseconds 8 GB take on two nodes of four H100, in two levels, without α."""
+    """`answer` is how many milliseconds 8 GB take on two nodes of four H100s, in two levels, without α."""
     is_filled(answer)
     nvlink, card = hardware.LINKS["nvlink-4"], hardware.LINKS["infiniband-ndr"]
     levels = collectives.hierarchical_all_reduce(GRADIENTS, GPUS, NODES)

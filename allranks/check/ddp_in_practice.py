@@ -53,7 +53,7 @@ def accumulate(answer):
             "also divides by the number of ranks."
         )
         assert off < 1e-4, (
-            f"On 3 ranks with micro-batches of 1, 2 and 5 pictures, rank {rank}'s gradient is off by "
+            f"On 3 ranks with micro-batches of 1, 2 and 5 digits, rank {rank}'s gradient is off by "
             f"{off:.0%}: every pixel of ink has to count the same, wherever it is."
         )
         assert sent < 1.5 * expected.nbytes, (

@@ -108,9 +108,10 @@ def accumulate(answer):
     once = LAYERS + 1
     reduced, gathered = calls["reduce_scatter"], calls["all_gather"]
     assert reduced == once, (
-        f"{once} units are reduced {reduced} times in {PARTS} parts; expected {once}, once each."
+        f"{once} units are reduced {reduced} times in {PARTS} micro-batches; expected {once}, once each."
     )
     assert _are_close(gradients, _expected(tokens)), (
-        "The gradients are not the mean over all parts and all ranks."
+        "The gradients are not the mean over all micro-batches and ranks."
     )
-    return f"{reduced} reduce-scatters for {PARTS} parts of {once} units, and {gathered} all-gathers."
+    sent = f"{reduced} reduce-scatters for {PARTS} micro-batches and {once} units"
+    return f"{sent}, and {gathered} all-gathers."

@@ -66,7 +66,7 @@ def plan(answer):
             1e3 / RATE: "That is the limit. How long does the step really take?",
         },
     )
-    return f"{ranks} H100, {cache / ranks / 1e9:.1f} GB of cache on each and {1e3 * step:.1f} ms a step."
+    return f"{ranks} H100s, {cache / ranks / 1e9:.1f} GB of cache on each and {1e3 * step:.1f} ms a step."
 
 
 @exercise
@@ -134,7 +134,7 @@ def at_half_peak(answer):
 
 @exercise
 def largest_batch(answer):
-    """Sequences of 8,192 tokens of Llama 3 70B on eight A100 with 80 GB, a tenth of it left free."""
+    """Sequences of 8,192 tokens of Llama 3 70B on eight A100s with 80 GB, a tenth of it left free."""
     part, capacity = inference.tensor_slice(LARGE, 8), hardware.accelerator("a100-80gb").memory
     right = inference.largest_batch(part, 8192, USED * capacity)
     one = memory.kv_cache_bytes(part, 8192)
@@ -217,7 +217,7 @@ def gigabits(answer):
             right / 2: "That is a factor of two off: a cache has keys and values, two bytes an element.",
         },
     )
-    return f"{right:.0f} Gbit/s: over 100 Gbit/s, it is faster to recompute this cache."
+    return f"{right:.0f} Gbit/s: with a 100 Gbit/s link, it is faster to recompute this cache."
 
 
 @exercise

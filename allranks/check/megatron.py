@@ -59,8 +59,8 @@ def gated(answer):
         )
         for name, calls in (("forward", forward), ("backward", backward)):
             assert calls.total() == 1, (
-                f"The numbers are right, but take {calls.total()} collectives {name}; one is enough. What "
-                "do the two matrices that read x have in common?"
+                f"The numbers are right, but the {name} pass takes {calls.total()} collectives; one is "
+                "enough. What do the two matrices that read x have in common?"
             )
     return "Output and gradient equal one process's, with one all-reduce forward and one backward."
 

@@ -154,7 +154,7 @@ def slow_step(answer):
         {
             "A": "The ranks compute for about as long: none has 50 % more work than another.",
             "B": "Then most of the time would be neither computing nor communicating.",
-            "D": "The three collectives are a barrier and one all-reduce in each step: few and large.",
+            "D": "The three collectives are one barrier and, in each of the two steps, one large all-reduce.",
             "E": "Then each step would have many all-reduces with gaps between them; here it has one.",
         },
     )
@@ -202,7 +202,9 @@ def one_rate(answer):
         answer,
         right,
         {
-            projected * 60: "That is what the paper prints, from the rate of 6.50.",
+            projected * 60: (
+                "That is what the paper prints, from the rate of 6.50 in a thousand machine-days."
+            ),
             measured * 60: "16 times as many GPUs fail 16 times as often.",
             right / 60: "Those are hours.",
             measured / 4 * 60: "The mean time falls with the GPUs, not with their square root.",
@@ -211,7 +213,7 @@ def one_rate(answer):
     rate = 1000 * 24 / (measured * 128)
     return (
         f"{right:.0f} minutes, but the paper prints {projected * 60:.0f}: 7.9 h means {rate:.0f} "
-        "failures, not 6.50."
+        "failures in a thousand machine-days, not 6.50."
     )
 
 

@@ -31,7 +31,7 @@ def _rate(ranks, sequences):
 
 @exercise
 def objective(answer):
-    """`answer(limit)`: (ranks, sequences) of each copy on eight H100, with `limit` seconds a token."""
+    """`answer(limit)`: (ranks, sequences) of each copy on eight H100s, with `limit` seconds a token."""
     for limit in LIMITS:
         plan, where = answer(limit), f"With {limit * 1e3:.0f} ms a token"
         assert isinstance(plan, tuple) and len(plan) == 2, (

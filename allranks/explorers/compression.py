@@ -69,9 +69,9 @@ def draw(width, *, method, link, ranks, latency, rate, **job):
     costs = {each: cost(each, elements, ranks, **options) for each in METHODS}
     words = {
         "dense": "dense",
-        "top_k": f"top-k, {figures(job['density'] / 100)} %",
+        "top_k": f"top-k ({figures(job['density'] / 100)} %)",
         "one_bit": "1-bit",
-        "power_sgd": f"PowerSGD, rank {job['rank']}",
+        "power_sgd": f"PowerSGD (rank {job['rank']})",
     }
     rows = [(words[each], parts(each), costs[each].nbytes, each == method) for each in METHODS]
     marks, top = bars(width, rows)

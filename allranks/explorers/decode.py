@@ -265,7 +265,7 @@ def words(given, token):
     """How fast it is, what bounds the token, and why."""
     many, ranks, stages = given["sequences"], given["ranks"], given["stages"]
     device = dict(DEVICES)[given["accelerator"]].split(",")[0]
-    where = f"on {ranks * stages} {device}" if ranks * stages > 1 else f"on one {device}"
+    where = f"on {ranks * stages} {device}s" if ranks * stages > 1 else f"on one {device}"
     where += f" in {stages} stages" if stages > 1 else ""
     share = percent(getattr(token, token.bound) / token.seconds, 0)
     said = (

@@ -64,7 +64,8 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
     needed = buffer_bytes(1, max(crossing_tokens(dispatches, ranks)), hidden)
     words = (
         f"{ranks} {'ranks' if ranks > 1 else 'rank'} with {tokens} tokens each, {top_k} of {experts} experts "
-        f"a token: an expert takes at most {capacity} from a rank. Of {ranks * tokens * top_k:,} choices "
+        f"a token: an expert accepts at most {capacity} {'tokens' if capacity > 1 else 'token'} from a rank. "
+        f"Of {ranks * tokens * top_k:,} choices "
         f"{drops} are dropped, {lost} tokens reach no expert, and {full} of the slots are empty. "
         f"The busiest rank has {fixed(imbalance(rank_load(dispatches, ranks)), 2)} times the mean load. "
     )

@@ -178,7 +178,7 @@ def said(recorded, meetings, words, start, long, at):
     whole = f"Two steps of the trace “{words}”: {seconds(shares[0].whole)}, {calls} collectives a rank."
     shown = f" Shown: {seconds(start)} to {seconds(start + long)}." if long < shares[0].whole else ""
     label = profiles.ABOUT.split(":")[0]
-    sentence = f"{whole} Shares of the time, without what computation hides: {parts}. {verdict}{shown}"
+    sentence = f"{whole} Shares of the time, not counting hidden communication: {parts}. {verdict}{shown}"
     if at is not None:
         doing = "; ".join(f"rank {one.rank} {state(one, mine, at)}" for one, mine in zip(recorded, meetings))
         sentence += f" After {figures(1000 * at)} ms: {doing}."

@@ -263,8 +263,9 @@ def said(stage, ranks, parameters, dtypes, told, now, fullest, sent, phases, opt
     held = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts if nbytes) or "nothing"
     _, name, fits = smallest(fullest)
     sentence = (
-        f"ZeRO stage {stage}, {counted(parameters)} parameters of {RECIPES[dtypes].bytes_per_parameter} "
-        f"bytes, ranks: {ranks:,}. In the phase “{told}”, each holds {size(now.device)} on its device "
+        f"ZeRO stage {stage}, {counted(parameters)} parameters, {RECIPES[dtypes].bytes_per_parameter} bytes "
+        f"each, on {ranks:,} {'ranks' if ranks > 1 else 'rank'}. "
+        f"In the phase “{told}”, each holds {size(now.device)} on its device "
         f"({held}) and sends {size(now.sent)}, in the whole step {size(sent)}. "
         f"At the peak it holds {size(fullest)} without activations, which "
     )

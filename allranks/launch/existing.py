@@ -42,8 +42,8 @@ def run(fn, args, kwargs, *, world_size, timeout, backend):
     if world_size not in (None, existing):
         raise ValueError(
             f"world_size={world_size} was requested, but this process is rank {rank} of {existing}: RANK and "
-            "WORLD_SIZE in its environment say so, as torchrun sets them. Leave world_size out to use "
-            f"these {existing} ranks; in a notebook, delete the two variables to start ranks of its own."
+            "WORLD_SIZE in its environment say so, as torchrun sets them. Leave world_size out to use these "
+            f"{existing} ranks; in a notebook, delete the two variables so that launch starts its own ranks."
         )
     _join(rank, timeout, backend)
     try:

@@ -137,7 +137,7 @@ def zero_windows(parameters, world_size, zero_stage, recipe=ZERO, microbatches=1
     """What a step sends for its states, as a list of `Window`: their bytes add up to `zero_sent_bytes`.
 
     Stage 0 all-reduces gradients beside the last backward (Li et al. 2020, section 3.2.3). Stages 1 and 2
-    reduce-scatter them beside a backward and gather weights beside the next forward (Megatron-Core's
+    reduce-scatter them beside a backward and gather weights beside the next forward (Megatron Core's
     overlap_grad_reduce and overlap_param_gather). Stage 3 gathers beside forward, and gathers and reduces
     beside backward, in `units` pieces (Zhao et al. 2023, section 3.3).
     """

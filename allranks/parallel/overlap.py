@@ -1,6 +1,6 @@
 """How does communication hide behind a product? It starts before a product that does not need it.
 
-A column-parallel layer sums its input's gradient while it computes its weight's (Megatron-Core,
+A column-parallel layer sums its input's gradient while it computes its weight's (Megatron Core,
 `LinearWithGradAccumulationAndAsyncCommunication`). A product that needs the communication is cut into as many
 as there are ranks, so that each piece travels beside another's product (Wang et al. 2023). What starts a
 communication returns a function that waits for it; `noted` writes each wait into a list of events.

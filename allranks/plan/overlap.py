@@ -19,7 +19,7 @@ def hidden_tensor(model, layout, seconds, sequence_parallel, speed, overlap):
     The two matrices of a layer that are cut by columns have it: the gradient of their input is reduced beside
     the product for their weights' gradient, and with sequence parallelism their input is gathered again
     beside the product for its own gradient, which computes as much (Korthikanti et al. 2022, section 4.2.2;
-    Megatron-Core 0.20, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). In
+    Megatron Core 0.20, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). In
     forward and in what is recomputed nothing hides. speed: FLOP/s of the ranks that share a micro-batch.
     """
     if layout.tp == 1:

@@ -13,7 +13,7 @@ OMITTED = (
     "Without `rates`, every matrix product reaches the stated share of the peak; small ones reach less.",
     "Each axis has its links to itself, at their full bandwidth: no congestion, no oversubscription.",
     "Every message pays the latency of NCCL's protocol Simple, which suits large ones: small ones pay less.",
-    "Inside the layers only backward hides communication, as in Megatron-Core; chunked products would hide"
+    "Inside the layers only backward hides communication, as in Megatron Core; chunked products would hide"
     " more.",
     "Without `rates`, what is hidden slows no product down, though both share memory and multiprocessors.",
     "Stages wait as if all were as slow as the slowest; schedules are 1F1B and interleaved 1F1B, whose pieces"

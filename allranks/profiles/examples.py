@@ -2,7 +2,7 @@
 
 Four gloo ranks on 2 cores of an x86_64 machine without a GPU, which did other work too; torch 2.13.0, 23
 November 2026: two steps of the digits model with 2 layers of width 256, 8 sequences a rank, under DDP.
-`benchmarks/traces.py` recorded them.
+`benchmarks/traces.py` recorded the traces.
 """
 
 import json
@@ -12,7 +12,7 @@ from .compact import unpacked
 ABOUT = (
     "Four gloo ranks on 2 cores of an x86_64 machine without a GPU, which did other work too; torch "
     "2.13.0, 23 November 2026: two steps of the digits model with 2 layers of width 256, 8 sequences a "
-    "rank, under DDP. `benchmarks/traces.py` recorded them. "
+    "rank, under DDP. `benchmarks/traces.py` recorded the traces. "
 )
 EXAMPLES = ("none", "slow rank", "data loader", "no overlap", "small messages", "host sync")
 RECORDED = """

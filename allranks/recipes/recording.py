@@ -1,4 +1,4 @@
-"""What did Megatron-Core and torchtitan do? `benchmarks/frameworks.py` recorded it."""
+"""What did Megatron Core and torchtitan do? `benchmarks/frameworks.py` recorded it."""
 
 import json
 from importlib import resources

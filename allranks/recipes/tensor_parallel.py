@@ -1,4 +1,4 @@
-"""What do Megatron-Core's layers do to the running model? They take the places of its matrices."""
+"""What do Megatron Core's layers do to the running model? They take the places of its matrices."""
 
 import torch
 import torch.distributed as dist
@@ -7,7 +7,7 @@ from .data_parallel import one_process
 
 
 class WithoutBias(torch.nn.Module):
-    """Megatron-Core's layers return (output, bias to be added later); the running model wants the output."""
+    """Megatron Core's layers return (output, bias to be added later); the running model wants the output."""
 
     def __init__(self, layer):
         super().__init__()

@@ -90,7 +90,7 @@ def test_with_a_short_cache_the_knee_of_one_device_is_its_ridge():
 
 
 def test_what_was_measured_is_slower_than_the_bound_and_not_by_much():
-    """gpt-fast's README: one sequence of at most 205 tokens on one to eight A100, held to 330 W."""
+    """gpt-fast's README: one sequence of at most 205 tokens on one to eight A100s, held to 330 W."""
     printed = {
         name: claim.printed for name, claim in ledger.entries().items() if name.startswith("gpt-fast-")
     }

@@ -20,7 +20,7 @@ def text(orders):
 
 
 def groups(stages, microbatches):
-    """The sizes of a group that Megatron-Core accepts (schedules.py), and m where there are fewer than p."""
+    """The sizes of a group that Megatron Core accepts (schedules.py), and m where there are fewer than p."""
     allowed = [n for n in range(stages, microbatches + 1) if not 0 < microbatches % n < stages]
     return allowed or [microbatches]
 

@@ -87,7 +87,7 @@ def only_the_last(model, parts):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (at_the_last, "✓ 4 reduce-scatters for 3 parts of 4 units"),
+        (at_the_last, "✓ 4 reduce-scatters for 3 micro-batches and 4 units"),
         (after_each, "✗ 4 units are reduced 12 times"),
         (never, "has no gradient"),
         (summed, "✗ The gradients are not the mean"),

@@ -23,7 +23,7 @@ def without_f(x, gate, up, down):
 
 def test_a_gated_mlp_needs_one_f(capsys):
     assert verdict(capsys, megatron.gated, f_once).startswith("✓")
-    assert "2 collectives backward" in verdict(capsys, megatron.gated, f_twice)
+    assert "the backward pass takes 2 collectives" in verdict(capsys, megatron.gated, f_twice)
     assert "gradient of x is not" in verdict(capsys, megatron.gated, without_f)
 
 

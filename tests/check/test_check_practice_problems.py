@@ -23,7 +23,7 @@ from allranks.check import practice_problems as problems
         ("loading", 392, 3136, "share one copy"),
         ("loading", 392, 448, "Gradients"),
         ("loading", 392, 56, "Adam's states"),
-        ("one_rate", 29.625, 108, "from the rate of 6.50"),
+        ("one_rate", 29.625, 108, "6.50 in a thousand machine-days"),
         ("one_rate", 29.625, 474, "16 times as often"),
         ("one_rate", 29.625, 0.49375, "hours"),
         ("one_rate", 29.625, 118.5, "square root"),

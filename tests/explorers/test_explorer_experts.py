@@ -39,7 +39,7 @@ def test_the_words_are_the_arithmetic(given):
     words = draw(**given)["text"]
     set_to, capacity, dispatches = arithmetic(given)
     ranks, count, hidden = set_to["ranks"], set_to["experts"], set_to["hidden"]
-    assert f"at most {capacity} from a rank" in words
+    assert f"at most {capacity} {'tokens' if capacity > 1 else 'token'} from a rank" in words
     assert f"choices {sum(map(experts.dropped, dispatches))} are dropped" in words
     assert f"{sum(map(experts.lost_tokens, dispatches))} tokens reach no expert" in words
     assert f"{percent(experts.empty_slots(dispatches, capacity))} of the slots are empty" in words
