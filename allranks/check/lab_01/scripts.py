@@ -80,6 +80,7 @@ COLLECTIVES = {  # and the name of the argument that is the message
     "irecv": None, "barrier": None,
 }  # fmt: skip
 IN_PLACE = ("all_reduce", "reduce")  # what they send is also where they put the result
+PORTS = 20_000, 30_000  # Linux gives away those from 32,768 on, macOS those from 49,152 on
 JOIN = inspect.signature(dist.init_process_group)  # before anything is put in its place
 LINE = re.compile(r"^rank (\d+): (.*)$", re.MULTILINE)
 
@@ -182,9 +183,7 @@ def _torchrun(script, ranks):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
         path.write_text(script, encoding="utf-8")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         agents = [_agent(path, ranks, node, port) for node in range(ranks)]
         try:
             until = time.monotonic() + 4 * labs.SECONDS
@@ -197,6 +196,18 @@ def _torchrun(script, ranks):
             return None, "", ""
     printed, errors = ("".join(parts) for parts in zip(*said, strict=True))
     return next((agent.returncode for agent in agents if agent.returncode), 0), printed, errors
+
+
+def free_port():
+    """A port that is free now and until torchrun listens, some seconds later.
+
+    It is none of those that the system gives to whoever asks for any, as the ranks of others do meanwhile.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 def _agent(path, nodes, node, port):
