@@ -32,7 +32,9 @@ LIMITS = {
     "RLIMIT_DATA": 8 * GIB,  # DeepSpeed reserves 3, and uses less
     "RLIMIT_NOFILE": 4096,
 }
-PROBE = "import os, allranks; allranks.launch(os.getpid, world_size=2)"
+PROBE = (  # which does not wait until all is loaded that ranks could need
+    "import os; del os.environ['ALLRANKS_STANDBY']; import allranks; allranks.launch(os.getpid, world_size=2)"
+)
 PROCESSES = 400  # and threads, beyond those that the user has
 
 
