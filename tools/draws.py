@@ -4,8 +4,7 @@
 
 Each solved lab is graded N times, as `python -m allranks grade` does, with the seeds S, S + 1, …: weights,
 inputs and hidden cases differ each time. S changes with the day. A lost point is a fault of a check, and is
-printed with the command that repeats it; then the script exits with 1. A draw of all labs takes two minutes
-on two cores.
+printed with the command that repeats it; then the script exits with 1.
 """
 
 import argparse
