@@ -4,6 +4,7 @@
 none yet when it has imported the checks and nothing of the submission.
 """
 
+import gc
 import importlib
 import os
 import signal
@@ -61,6 +62,8 @@ def fork_server(lab, *not_for_ranks):
     getattr(importlib.import_module(f"allranks.check.{lab}"), "preload", lambda: None)()
     for _ in keeper.preparations(NOT_NEEDED.get(lab, ())):
         pass
+    gc.freeze()  # what is loaded now stays
+    gc.enable()
     if keeper.LINUX and threading.active_count() == len(os.listdir("/proc/self/task")) == 1:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         server._server = Forked(not_for_ranks)
