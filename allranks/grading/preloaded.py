@@ -1,9 +1,11 @@
-"""Why is torch imported once for a submission, and not twice? Ranks are forked from the runner's own fork.
+"""Why is everything imported once for a submission? Ranks are forked from the runner's own fork.
 
 `launch` starts a server of its own, a second Python, because a notebook's kernel has threads. A runner has
 none yet when it has imported the checks and nothing of the submission.
 """
 
+import gc
+import importlib
 import os
 import signal
 import socket
@@ -12,6 +14,7 @@ import threading
 from allranks.launch import keeper, output, server
 
 PR_SET_DUMPABLE = 4
+NOT_NEEDED = {"lab_01": keeper.THEN}  # no optimizer and no DTensor: nothing that takes a second
 
 
 class Forked(server.Server):
@@ -29,7 +32,7 @@ class Forked(server.Server):
             os.setsid()
             os.environ |= server.ONE_THREAD | {"PYTHONWARNINGS": ""}
             keeper.prctl(PR_SET_DUMPABLE, 1)
-            keeper.serve(there, kernel, kept)
+            keeper.serve(there, kernel, kept, is_prepared=True)
         there.close()
         self.process = _Child(pid)
 
@@ -51,10 +54,16 @@ class _Child:
             self.returncode = 0
 
 
-def fork_server(*not_for_ranks):
-    """Have ranks forked from what this process loads now, where that is safe; else `launch` does as ever."""
-    for _ in keeper.preparations():
+def fork_server(lab, *not_for_ranks):
+    """Have ranks forked from what this process loads now, where that is safe; else `launch` does as ever.
+
+    A module of checks may have a function `preload`, for what most of its ranks would import.
+    """
+    getattr(importlib.import_module(f"allranks.check.{lab}"), "preload", lambda: None)()
+    for _ in keeper.preparations(NOT_NEEDED.get(lab, ())):
         pass
+    gc.freeze()  # what is loaded now stays
+    gc.enable()
     if keeper.LINUX and threading.active_count() == len(os.listdir("/proc/self/task")) == 1:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         server._server = Forked(not_for_ranks)

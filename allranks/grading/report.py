@@ -36,12 +36,12 @@ def graded(path, seconds, sandboxed, seed):
     start = time.monotonic()
     name = os.fsencode(path).decode("utf-8", "replace")
     record = {"submission": name, "lab": "", "points": 0, "out_of": 0, "status": "graded", "tasks": []}
-    record |= {"notes": [], "sha256": "", "sandbox": "bubblewrap" if sandboxed else "none"}
+    record |= {"draw": 0, "notes": [], "sha256": "", "sandbox": "bubblewrap" if sandboxed else "none"}
     try:
         submission = reading.read(path)
         digest = hashlib.sha256(f"{seed} {submission['sha256']}".encode()).hexdigest()
         submission["draw"] = 1 + int(digest, 16) % 1_000_000
-        record |= {name: submission[name] for name in ("lab", "sha256", "notes")}
+        record |= {name: submission[name] for name in ("lab", "sha256", "notes", "draw")}
         answer = _supervised(submission, seconds, sandboxed)
         record |= {"tasks": answer["tasks"], **answer["versions"]}
         record["status"] = answer["error"] or "graded"

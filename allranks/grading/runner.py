@@ -40,8 +40,8 @@ DATA = {
 
 def main(descriptor, lab):
     """Grade what stdin describes, from task `first` on; a line of JSON goes to `descriptor` for each step."""
-    importlib.import_module(f"allranks.check.{lab}")
-    preloaded.fork_server(descriptor, sys.stdin.fileno())  # of a process that knows nothing yet
+    descriptor = int(descriptor)
+    preloaded.fork_server(lab, descriptor, sys.stdin.fileno())  # of a process that knows nothing yet
     keeper.prctl(preloaded.PR_SET_DUMPABLE, 0)  # other processes of the same user do not look into this one
     os.set_inheritable(descriptor, False)
     request = json.load(sys.stdin)
@@ -62,6 +62,7 @@ def main(descriptor, lab):
             tell(begun=number)
             tell(number=number, line=line_about(check, names, request["cells"]))
     tell(done=True)
+    os._exit(0)
 
 
 def tasks_of(request):
@@ -98,9 +99,3 @@ def read_plain_data_only():
     pickling.Unpickler.find_class = find_class
     pickling.load = lambda file, **options: Reader(file, **options).load()
     ForkingPickler.loads = staticmethod(lambda data, **options: Reader(io.BytesIO(data), **options).load())
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
-    sys.stdout.flush()
-    os._exit(0)

@@ -45,11 +45,11 @@ TIDY = 1.0  # seconds that the trackers of a world's ranks have to remove what t
 PAUSE = 0.03  # seconds in which a next launch may still say that it wants another world than the standby
 
 
-def serve(requests, kernel, kept):
+def serve(requests, kernel, kept, is_prepared=False):
     """Be the fork server: load torch, then fork a keeper for each request, until the kernel is gone.
 
     A message of the socket `requests` is the directory of a world, and comes with descriptors. `kept` is the
-    folder of the outputs that stay as long as the kernel lives.
+    folder of the outputs that stay as long as the kernel lives. `is_prepared`: `preparations` are done.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter interrupts the kernel's children too
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
@@ -70,7 +70,7 @@ def serve(requests, kernel, kept):
     for module in FIRST:
         importlib.import_module(module)
     sys.modules["allranks.launch.rank"].rehearse()
-    later, message, descriptors = preparations(), b"", [None]
+    later, message, descriptors = iter(() if is_prepared else preparations()), b"", [None]
     somebody_waits = os.environ.get("ALLRANKS_STANDBY") != "0"
     while descriptors:
         comes_early = somebody_waits and select.select([requests], [], [], 0)[0]
@@ -84,14 +84,18 @@ def serve(requests, kernel, kept):
     os._exit(0)
 
 
-def preparations():
+def preparations(but=()):
     """Make launches faster, step by step: what comes first is in time for those who wait.
+
+    `but`: the modules of `THEN` that ranks will not need.
 
     The last steps merge this process's pages into large ones. It holds 50,000 of 4 kB, each rank is given a
     table of them, which is taken down at its end: otherwise that is most of what a launch costs. Linux has it
     since 6.1.
     """
     for module in THEN:
+        if module in but:
+            continue
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
         yield

@@ -11,6 +11,7 @@ import socket
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
+import draws
 import pytest
 import torch
 from kernel import leftovers
@@ -478,3 +479,29 @@ def test_in_the_sandbox_there_are_no_files_no_network_and_no_processes_of_others
         path = written(tmp_path, "spy", notebook(spy, "check.lab_04.forward_backward(forward_backward)"))
         record = report.graded(path, seconds=30.0, sandboxed=True, seed=1)
     assert "reached: []" in record["tasks"][0]["reason"]
+
+
+# ---- draws ----
+
+
+def test_a_point_that_a_draw_costs_is_named_with_the_command_that_repeats_it(monkeypatch, capsys):
+    def graded(path, seconds, sandboxed, seed):
+        tasks = [{"task": "one", "points": 1, "reason": "right"}]
+        tasks += [{"task": "two", "points": int(seed != 8), "reason": "by chance"}]
+        record = {"submission": str(path), "lab": "lab_03", "draw": 40 + seed, "status": "graded"}
+        return record | {"tasks": tasks, "points": 2, "out_of": 2, "seconds": 1.0}
+
+    monkeypatch.setattr(report, "graded", graded)
+    monkeypatch.setattr(supervisor, "has_sandbox", lambda: False)
+    assert draws.main(["lab_03", "--seed", "6", "--draws", "2"]) == 0
+    assert "0 points lost in 2 gradings" in capsys.readouterr().out
+    assert draws.main(["lab_03", "--seed", "7", "--draws", "3"]) == 1
+    again = "python -m allranks grade notebooks/labs/fsdp_solved.ipynb --seed 8"
+    said = capsys.readouterr().out
+    assert f"lab_03, draw 48, two: ✗ by chance ({again})\n" in said
+    assert "1 point lost in 3 gradings" in said
+
+
+def test_the_sweep_grades_every_solved_lab():
+    assert draws.solutions([]) == sorted(LABS.glob("*_solved.ipynb"), key=lambda p: reading.read(p)["lab"])
+    assert len(draws.solutions([])) == len(reading.labs())

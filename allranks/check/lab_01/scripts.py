@@ -6,10 +6,8 @@ import os
 import random
 import re
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
@@ -18,6 +16,7 @@ import torch.distributed as dist
 from allranks.check import exercise, labs
 from allranks.check.lab_01.placing import pretend_to_be
 from allranks.check.labs import is_written, on_ranks
+from allranks.launch import RanksTimedOut
 
 SCRIPT = """import inspect
 import os
@@ -80,6 +79,7 @@ COLLECTIVES = {  # and the name of the argument that is the message
     "irecv": None, "barrier": None,
 }  # fmt: skip
 IN_PLACE = ("all_reduce", "reduce")  # what they send is also where they put the result
+PORTS = 20_000, 30_000  # Linux gives away those from 32,768 on, macOS those from 49,152 on
 JOIN = inspect.signature(dist.init_process_group)  # before anything is put in its place
 LINE = re.compile(r"^rank (\d+): (.*)$", re.MULTILINE)
 
@@ -182,30 +182,66 @@ def _torchrun(script, ranks):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
         path.write_text(script, encoding="utf-8")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        agents = [_agent(path, ranks, node, port) for node in range(ranks)]
+        environment = [{**os.environ, "OMP_NUM_THREADS": "1"} for _ in range(ranks)]
+        if torch.cuda.is_available():  # one for each agent
+            environment = [one | {"CUDA_VISIBLE_DEVICES": str(n)} for n, one in enumerate(environment)]
         try:
-            until = time.monotonic() + 4 * labs.SECONDS
-            said = [agent.communicate(timeout=max(0.1, until - time.monotonic())) for agent in agents]
-        except subprocess.TimeoutExpired:
-            for agent in agents:
-                agent.terminate()  # torchrun ends its ranks
-            for agent in agents:
-                agent.communicate()
+            agents = on_ranks(
+                _agent, path, free_port(), environment, world_size=ranks, backend="gloo",
+                timeout=4 * labs.SECONDS,
+            )  # fmt: skip
+        except RanksTimedOut:
             return None, "", ""
-    printed, errors = ("".join(parts) for parts in zip(*said, strict=True))
-    return next((agent.returncode for agent in agents if agent.returncode), 0), printed, errors
+    statuses, printed, errors = zip(*agents, strict=True)
+    return max(statuses), "".join(printed), "".join(errors)
 
 
-def _agent(path, nodes, node, port):
-    """One of `nodes` agents of torchrun; with GPUs each has one."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if torch.cuda.is_available():
-        environment["CUDA_VISIBLE_DEVICES"] = str(node)
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"]
-    command += ["--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}", str(path)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+def free_port():
+    """A port that is free now and until torchrun listens, some seconds later.
+
+    It is none of those that the system gives to whoever asks for any, as the ranks of others do meanwhile.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+
+
+def _agent(path, port, environment):
+    """Be torchrun on this rank's node; return (status, stdout, stderr), those of its worker included.
+
+    A Python of its own would load torch once more; the worker is one, as ever.
+    """
+    from torch.distributed import run
+
+    node, nodes = dist.get_rank(), dist.get_world_size()
+    os.environ.clear()
+    os.environ.update(environment[node])
+    words = [f"--nnodes={nodes}", f"--node-rank={node}", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
+    with tempfile.TemporaryDirectory() as folder:
+        files, status = [Path(folder, name) for name in ("stdout", "stderr")], 0
+        with _standard_streams(files):
+            try:
+                run.main([*words, f"--master-port={port}", str(path)])
+            except (Exception, SystemExit) as failed:
+                status = 1
+                print(f"{type(failed).__name__}: {failed}", file=sys.stderr)
+        return status, *(file.read_text(encoding="utf-8", errors="replace") for file in files)
+
+
+@contextlib.contextmanager
+def _standard_streams(files):
+    """Send what this process and those that it starts write to stdout and stderr to `files`."""
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        for descriptor, file in enumerate(files, start=1):
+            with open(file, "wb") as opened:
+                os.dup2(opened.fileno(), descriptor)
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for descriptor, was in enumerate(kept, start=1):
+            os.dup2(was, descriptor)
+            os.close(was)

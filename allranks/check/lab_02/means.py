@@ -47,14 +47,7 @@ def reduce_mean(answer):
                 every = torch.stack([values(r, shape, dtype) for r in range(world_size)])
                 what = f"On {world_size} ranks, what rank {rank} returned for a tensor of shape {shape}"
                 is_tensor(mean, what, shape, dtype)
-                assert not is_close(mean, every.sum(0)), f"{what} is the sum; divide it by {world_size}."
-                assert not is_close(mean, every[rank]), (
-                    f"{what} is its own value"
-                    f"{'; rank 0 may have the mean, but every rank needs it' if rank else ''}."
-                )
-                factor = multiple_of(mean, every.mean(0))
-                assert factor is None or abs(factor - 1) < 1e-3, f"{what} is {factor:.3g} times the mean."
-                are_close(mean, every.mean(0), what)
+                _is_mean_of_values(mean, every, rank, what)
                 assert unchanged, f"On rank {rank}, the input has changed; sum a copy of it."
                 assert not lost, (
                     f"On rank {rank}, the input has lost its graph, and its backward is still to come: "
@@ -64,6 +57,18 @@ def reduce_mean(answer):
                     f"{what} carries a graph, which stays in memory as long as the number does; detach it."
                 )
     return "Each of 2, 3 and 4 ranks has their mean; the input has not changed."
+
+
+def _is_mean_of_values(mean, every, rank, what):
+    """Fail unless `mean` is that of all ranks' values, which may be this rank's own value by chance."""
+    if not is_close(mean, every.mean(0)):
+        assert not is_close(mean, every.sum(0)), f"{what} is the sum; divide it by {len(every)}."
+        assert not is_close(mean, every[rank]), (
+            f"{what} is its own value{'; rank 0 may have the mean, but every rank needs it' if rank else ''}."
+        )
+        factor = multiple_of(mean, every.mean(0))
+        assert factor is None, f"{what} is {factor:.3g} times the mean."
+    are_close(mean, every.mean(0), what)
 
 
 class Detours(nn.Module):

@@ -80,12 +80,18 @@ def train_step(answer):
                 what = f"{case}, the loss that rank {rank} returned"
                 assert unchanged, f"{case}, rank {rank}'s batch has changed."
                 is_tensor(mean, what, (), torch.float32)
-                assert abs(mean - own[rank]) > 1e-5, f"{what} is the loss of its own rows only; average it."
-                factor = float(mean / loss.detach())
-                assert abs(factor - 1) < 1e-4, f"{what} is {factor:.4g} times the mean over all rows."
+                _is_mean_loss(float(mean), loss.item(), own[rank], what)
                 assert not graph, f"{what} carries a graph, which keeps all activations alive; detach it."
             start = expected
     return "The step is the whole batch's; gradients are sent once; every rank has the mean loss."
+
+
+def _is_mean_loss(mean, right, own, what):
+    """Fail unless `mean` is the loss of all rows, `right`, near which the rank's own can be by chance."""
+    factor = mean / right
+    if abs(factor - 1) >= 1e-4:
+        assert abs(mean - own) > 1e-5, f"{what} is the loss of its own rows only; average it."
+        raise AssertionError(f"{what} is {factor:.4g} times the mean over all rows.")
 
 
 def _is_step(changes, expected, case, step, micro_batches):

@@ -156,6 +156,14 @@ def _loss_and_gradient(answer, inputs, upstream):
     return results
 
 
+def _input(dtype, rows, width, spread):
+    """Logits and targets, of which the first is unlikely: a loss of 0 has no gradient, and no digits."""
+    logits = (spread * torch.randn(rows, width)).clamp(-6e4, 6e4).to(dtype)
+    targets = torch.randint(width, (rows,))
+    targets[0] = logits[0].argmin()
+    return logits, targets
+
+
 @exercise
 def cross_entropy(answer):
     """`answer(logits, targets)`: the mean of −log softmax at the targets, in fp32 for 16-bit logits."""
@@ -171,15 +179,7 @@ def cross_entropy(answer):
     upstream, inputs = 1024.0, []
     for rank in range(2):
         torch.manual_seed(drawn(rank))
-        inputs.append(
-            [
-                (
-                    (spread * torch.randn(rows, width)).clamp(-6e4, 6e4).to(dtype),
-                    torch.randint(width, (rows,)),
-                )
-                for _, dtype, rows, width, spread in cases
-            ]
-        )
+        inputs.append([_input(*sizes) for _, *sizes in cases])
     ranks = on_ranks(_loss_and_gradient, answer, inputs, upstream, world_size=2)
     for rank, (results, given) in enumerate(zip(ranks, inputs, strict=True)):
         for number, (inside, *result) in enumerate(results):

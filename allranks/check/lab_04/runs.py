@@ -1,6 +1,7 @@
 """The same run in fp32, bf16 and fp16: its losses, what underflows, and which steps are skipped."""
 
 import functools
+import itertools
 import math
 
 import torch
@@ -42,8 +43,8 @@ def _backward(model, tokens, scaler, dtype, is_planted):
     return loss.detach()
 
 
-def _parts(world_size):
-    torch.manual_seed(drawn(world_size))
+def _parts(world_size, attempt):
+    torch.manual_seed(drawn(world_size + 10 * attempt))
     return digits()[torch.randint(1797, (COUNT, world_size, 2)), :25]
 
 
@@ -77,20 +78,31 @@ def _serial(name, parts, victim, dtype, left_out=()):
     return log, by_tensor, joined(model.parameters())
 
 
-@functools.cache
-def _expected(name, world_size, victim, draw):
-    """What `_serial` says of a run, and how far it is from fp32's with the same steps skipped.
+def _expected(name, parts, victim):
+    """What `_serial` says of a run, and whether it is near fp32's with the same steps skipped.
 
-    The distance is in steps: in parts of the fall of the loss in a mean step.
+    Near is less than `PART` of a step: of the fall of the loss in a mean step.
     """
-    parts = _parts(world_size)
     log, by_tensor, weights = _serial(name, parts, victim, CASES[name][0])
     skips = [number for number, (*_, skipped) in enumerate(log) if skipped]
     fp32, *_ = _serial(name, parts, victim, FP32, skips)
     apart = max(abs(loss - right) for (loss, *_), (right, *_) in zip(log, fp32, strict=True))
     fall = (max(loss for loss, *_ in fp32) - fp32[-1][0]) / (COUNT - len(skips))
-    assert apart < PART * fall, (name, apart, fall)  # about the task, not the answer
-    return log, by_tensor, weights
+    return (log, by_tensor, weights), apart < PART * fall
+
+
+@functools.cache
+def _runs(world_size, victim, names, draw):
+    """The parts of all ranks, and by name what is expected of each run.
+
+    Where the loss hardly falls, because the last batch is hard, "a part of a step" says nothing: such parts
+    are drawn again, since what they fail is not the answer.
+    """
+    for attempt in itertools.count():
+        parts = _parts(world_size, attempt)
+        runs = {name: _expected(name, parts, victim) for name in names}
+        if all(is_near for _, is_near in runs.values()):
+            return parts, {name: expected for name, (expected, _) in runs.items()}
 
 
 def _run(answer, names, batches, victim):
@@ -128,12 +140,11 @@ def train(answer):
     """`answer(model, optimizer, scaler, batches, step, max_norm)`: a log of (loss, zeros, skipped)."""
     is_written(answer)
     for world_size, victim, names in WORLDS:
-        parts = _parts(world_size)
+        parts, runs = _runs(world_size, victim, names, drawn(0))
         ranks = on_ranks(_run, answer, names, parts, victim, world_size=world_size)
         for rank, results in enumerate(ranks):
             for name, result in results.items():
-                expected = _expected(name, world_size, victim, drawn(0))
-                _judge_run(f"Rank {rank} of {world_size}, {name}", *result, *expected)
+                _judge_run(f"Rank {rank} of {world_size}, {name}", *result, *runs[name])
     return (
         "Losses, zeros and skipped steps are right on 2 and 3 ranks. bf16 and fp16 stay within "
         f"{PART:g} of a step of an fp32 run that skips the same steps."

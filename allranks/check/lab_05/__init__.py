@@ -2,7 +2,7 @@
 
 from allranks.check.lab_05.budgets import choose
 from allranks.check.lab_05.checkpoints import checkpoint
-from allranks.check.lab_05.common import engine_of, shown, train
+from allranks.check.lab_05.common import engine_of, preload, shown, train
 from allranks.check.lab_05.configurations import configuration, offload
 from allranks.check.lab_05.files import nvme
 from allranks.check.lab_05.huggingface import repaired
@@ -20,6 +20,7 @@ __all__ = [
     "milestone",
     "nvme",
     "offload",
+    "preload",
     "repaired",
     "shown",
     "steps_measured",
