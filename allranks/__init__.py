@@ -7,7 +7,7 @@ that the ranks will be forked from, so that the first `launch` does not have to 
 Three layers, each of which imports nothing from those below it in this table:
 
     arithmetic    standard library alone; also runs in the pages, under MicroPython
-                  inputs transformer hardware collectives topology interleaving memory schedules
+                  inputs articles transformer hardware collectives topology interleaving memory schedules
                   simulate plan
                   precision attention experts streams lowering batches compression
                   local_updates parameter_server deepspeed_config framework_config muon inference failures

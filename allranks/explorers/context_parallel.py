@@ -184,14 +184,9 @@ def boundary(width, setting):
     sequence, p, split, _ = setting
     side, halves = 360 if width == WIDE else 300, 1 if split == "contiguous" else 2
     places = [(ranks, LEFT + side / (halves * ranks)) for ranks in (1, 2, 4, 8)]
-    words = f"{tokens_of(sequence // (halves * p))}, {p} rank{'s' if p > 1 else ''}"
+    words = f"{sequence // (halves * p):,} tokens, {p} rank{'s' if p > 1 else ''}"
     label = "end of rank 0's part of the tokens"
     return handle(width, "context_parallel", label, "x", places, p, 31, words, (22, 40 + side))
-
-
-def tokens_of(count):
-    """A number of tokens, which need not be a whole Ki."""
-    return f"{count:,} tokens"
 
 
 def hop_hand(width, top, hops, step):

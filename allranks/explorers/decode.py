@@ -12,6 +12,7 @@ from ..inference import batch_knee, decode_memory, next_token, tensor_messages
 from ..transformer import PRESETS
 from .controls import Choice, Scale, powers_of_two
 from .decode_chart import HIGH, LOOKS, chart, numbers
+from .decode_measured import measured, published
 from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
 from .words import figures, percent, scaled, seconds
 
@@ -52,15 +53,6 @@ CONTROLS = (
     Choice("algorithm", "all-reduce", ALGORITHMS, "ring"),
     Choice("against", "lower chart against", (("ranks", "ranks"), ("sequences", "sequences")), "ranks"),
 )
-MEASURED = (  # model, A100s, tokens a second of one sequence: README of gpt-fast, in the ledger
-    ("llama2-7b", 1, 104.9),
-    ("llama2-7b", 2, 168.84),
-    ("llama2-7b", 4, 254.02),
-    ("llama2-7b", 8, 328.43),
-    ("llama2-70b", 2, 21.32),
-    ("llama2-70b", 4, 38.01),
-    ("llama2-70b", 8, 62.5),
-)
 NAMES = {
     "weights": "reading the weights",
     "cache": "reading the cache",
@@ -80,7 +72,7 @@ def draw(width, *, against, **given):
     key, top = legend(width, top + 24, token)
     values = [value for value, _ in (RANKS if against == "ranks" else SEQUENCES)]
     points = curve(given, against, values)
-    full = [value for value, _ in points if held(with_changes(given, **{against: value})) > capacity(given)]
+    full = [value for value, _ in points if held(dict(given, **{against: value})) > capacity(given)]
     knee = knee_of(given, against, points)
     rates = published(given) if against == "ranks" else []
     lower = chart(width, top + 20, against, values, points, full, (given[against], token), knee, rates)
@@ -138,16 +130,9 @@ def parts_of(given, token, width, bottom):
     return marks
 
 
-def with_changes(given, **changed):
-    """The settings, some of them changed."""
-    settings = dict(given)
-    settings.update(changed)
-    return settings
-
-
 def compute(given, **changed):
     """The `NextToken` at the settings, or at changed ones."""
-    model, device, link, options = arguments(with_changes(given, **changed))
+    model, device, link, options = arguments(dict(given, **changed))
     return next_token(model, device, link, **options)
 
 
@@ -311,19 +296,3 @@ def knee_words(against, points, knee):
     best, token = knee
     more = "; with more, messages cost more than they save" if best < points[-1][0] else ""
     return f"The fastest number of ranks is {best}, with {seconds(token.seconds)}{more}."
-
-
-def published(given):
-    """Pairs (ranks, tokens a second): what gpt-fast measured of one sequence of at most 205 tokens."""
-    same = (given["accelerator"], given["link"]) == ("a100-80gb", "nvlink")
-    if not same or given["sequences"] * given["stages"] > 1 or given["context"] > 256:
-        return []
-    return [(ranks, rate) for model, ranks, rate in MEASURED if model == given["model"]]
-
-
-def measured(given, token):
-    """What was measured at this setting, beside the bound."""
-    rate = dict(published(given)).get(given["ranks"])
-    if rate is None:
-        return ""
-    return f" gpt-fast measured {rate} tokens a second, {percent(rate * token.seconds, 0)} of this bound."

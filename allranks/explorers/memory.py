@@ -6,6 +6,7 @@ DeepSpeed's estimators: 20 bytes in stage 2, 18 and a layer in stage 3, no activ
 it knows no context parallelism, full recomputation, stages 2 and 3 (training/theoretical_memory_usage.py).
 """
 
+from ..articles import with_article
 from ..hardware import ACCELERATORS
 from ..memory.buffers import unsharded_bytes
 from ..memory.states import Recipe, share, zero_states
@@ -247,7 +248,7 @@ def table(rows, top, width):
 def result(parts, memory, named):
     """The bytes of the device that stores most by the papers' formulas, and whether they fit."""
     fits = "fits" if sum(parts) <= memory else "does not fit"
-    return said_bytes(sum(parts)), f"on the device that stores most: {fits} {named}"
+    return said_bytes(sum(parts)), f"on the device that stores most: {fits} {with_article(named)}"
 
 
 def insight(parts):
@@ -280,4 +281,5 @@ def said(model, shape, layout, rows, memory, named):
     share_of = "less than 1 % of" if part < 0.01 else f"{percent(part, 0)} of"
     if part >= 2:
         share_of = f"{counted(part)} times"
-    return f"{sentence}. By the papers' formulas, that is {share_of} {named}."
+    device, size = named.split(", ")
+    return f"{sentence}. By the papers' formulas, that is {share_of} {with_article(device)}'s {size}."

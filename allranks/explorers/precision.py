@@ -206,16 +206,16 @@ def layouts(width, dtype):
 
 
 def range_axis(width, below):
-    """Where the ranges stand: (left, top, height of a row, pixels of the axis)."""
+    """Where the ranges stand: (left, top, height of a row), and a function: where along the axis 2^k is."""
     left, top, row = (400, 24, 26) if width == WIDE else (LEFT, below + 34, 22)
-    return left, top, row, width - left - 4
+    scale = (width - left - 4) / (RANGE_HIGH - RANGE_LOW)
+    return left, top, row, lambda k: left + (k - RANGE_LOW) * scale
 
 
 def hand_on_range(width, x, below):
     """A grip on the line of `x` across the ranges."""
-    left, top, row, size = range_axis(width, below)
-    at = [left + (math.log2(value) - RANGE_LOW) / (RANGE_HIGH - RANGE_LOW) * size for value, _ in VALUES]
-    places = [(address(value), place) for (value, _), place in zip(VALUES, at)]
+    _, top, row, at = range_axis(width, below)
+    places = [(address(value), at(math.log2(value))) for value, _ in VALUES]
     end = top + row * len(FORMATS) - 2
     words = f"x = {said(x)}"
     return handle(width, "x", "a value x", "x", places, address(x), end - 9, words, (top - 4, end))
@@ -223,12 +223,8 @@ def hand_on_range(width, x, below):
 
 def ranges(width, dtype, x, below, mark):
     """The range of each format: beside its bits where there is room, else below them."""
-    left, top, row, size = range_axis(width, below)
+    left, top, row, at = range_axis(width, below)
     bottom = top + row * len(FORMATS)
-
-    def at(k):
-        return left + (k - RANGE_LOW) / (RANGE_HIGH - RANGE_LOW) * size
-
     marks = [text(left, top - 10, "range (striped: fewer bits)", size=12, ink="ink-soft")]
     for each, form in enumerate(FORMATS):
         y, chosen = top + row * each, form.name == dtype
@@ -266,9 +262,7 @@ def ruler(width, dtype, name, x, top):
         if numbers[-1] < largest(dtype):
             numbers.append(neighbours(dtype, numbers[-1])[1])
     for _ in range(8):
-        numbers.insert(
-            0, neighbours(dtype, numbers[0])[0] if here < largest(dtype) else previous(dtype, numbers)
-        )
+        numbers.insert(0, number_below(dtype, numbers[0]))
     step, middle, y = spacing(dtype, here), width / 2, top + 62
 
     def at(each):
@@ -300,6 +294,6 @@ def ruler(width, dtype, name, x, top):
     return marks, y + 24
 
 
-def previous(dtype, numbers):
-    """The number below the first of `numbers`, which may be the largest one."""
-    return numbers[0] - spacing(dtype, numbers[0])
+def number_below(dtype, x):
+    """The number of the format below `x`, which may be the largest one."""
+    return x - spacing(dtype, x) if x == largest(dtype) else neighbours(dtype, x)[0]

@@ -4,6 +4,7 @@ A row is a rank, a column one of the model's states, and the width of a slice it
 Bytes are those of `allranks.memory.phases`, devices those of `allranks.hardware`.
 """
 
+from ..articles import with_article
 from ..hardware import ACCELERATORS
 from ..memory.phases import zero_phases
 from ..memory.states import RECIPES
@@ -269,9 +270,7 @@ def said(stage, ranks, parameters, dtypes, told, now, fullest, sent, phases, opt
         f"({held}) and sends {size(now.sent)}, in the whole step {size(sent)}. "
         f"At the peak it holds {size(fullest)} without activations, which "
     )
-    sentence += (
-        f"fits {'an' if name[0] in 'AHM' else 'a'} {name}." if fits else f"fits no device, not even {name}."
-    )
+    sentence += f"fits {'' if fits else 'no device, not even '}{with_article(name)}."
     if optimizer != "device":
         sentence += f" Outside are {size(now.outside)}; a step moves over {carried(phases)}."
     return sentence

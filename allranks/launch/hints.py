@@ -84,8 +84,3 @@ def name_of(fn):
     while isinstance(fn, functools.partial):
         fn = fn.func
     return getattr(fn, "__name__", type(fn).__name__)
-
-
-def with_article(name):
-    """`a lock`, `an int`, `an ndarray`."""
-    return f"{'an' if name[0] in 'aeiouAEIO' or name == 'ndarray' else 'a'} {name}"

@@ -13,6 +13,7 @@ import tempfile
 from types import FunctionType, MethodType
 
 from allranks import private
+from allranks.articles import with_article
 from allranks.launch import hints, notebook, pickling
 
 SHARED_MEMORY = "/dev/shm"
@@ -64,7 +65,7 @@ def save_result(result, file):
     try:
         save(result, file)
     except Exception as error:
-        what = hints.with_article(type(result).__name__)
+        what = with_article(type(result).__name__)
         raise _refused(f"the result, {what}, cannot be sent back", result, error) from None
 
 

@@ -13,44 +13,45 @@
   class Reason extends Error {}
   const FAULT = "its program ended with an error, which is not your doing; reloading the page starts it again";
 
+  // What travels is packed; the worker unpacks it, and does one thing after the other.
   const WORKER = `
+    const unpack = async (text) => {
+      const letters = atob(text);
+      const bytes = new Uint8Array(letters.length);
+      for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+      return new Uint8Array(await new Response(stream).arrayBuffer());
+    };
     let python;
-    const start = async (machine) => {
-      const url = URL.createObjectURL(new Blob([machine], { type: "application/wasm" }));
-      python = await self.loadMicroPython({ url, heapsize: 32 * 1024 * 1024 });
+    const start = async ({ loader, machine }) => {
+      const [program, code] = await Promise.all([unpack(loader), unpack(machine).then(WebAssembly.compile)]);
+      importScripts(URL.createObjectURL(new Blob([program], { type: "text/javascript" })));
+      const instantiateWasm = (imports, take) => take(new WebAssembly.Instance(code, imports));
+      python = await self.loadMicroPython({ instantiateWasm, heapsize: 32 * 1024 * 1024 });
       python.runPython("import sys; sys.path.insert(0, '/')");
     };
-    const add = (files) => {
-      for (const [path, content] of files) {
+    // A piece begins with a line of the paths and sizes of its files.
+    const add = (piece) => {
+      let at = piece.indexOf(10) + 1;
+      for (const [path, size] of JSON.parse(new TextDecoder().decode(piece.subarray(0, at)))) {
         const folders = path.split("/").slice(0, -1);
         folders.forEach((_, i) => { try { python.FS.mkdir("/" + folders.slice(0, i + 1).join("/")); } catch {} });
-        python.FS.writeFile("/" + path, content);
+        python.FS.writeFile("/" + path, piece.subarray(at, (at += size)));
       }
       python.runPython("from allranks.explorers.page import answer");
     };
-    self.onmessage = async ({ data }) => {
+    const handle = async ({ id, interpreter, files, question }) => {
       try {
-        if (data.machine) await start(data.machine);
-        else if (data.files) add(data.files);
-        const answer = data.question && python.globals.get("answer")(data.question);
-        postMessage({ id: data.id, answer });
-      } catch (error) { postMessage({ id: data.id, failure: String(error.message || error) }); }
+        if (interpreter) await start(interpreter);
+        if (files) add(await files);
+        postMessage({ id, answer: question && python.globals.get("answer")(question) });
+      } catch (error) { postMessage({ id, failure: String(error.message || error) }); }
+    };
+    let last = Promise.resolve();
+    self.onmessage = ({ data }) => {
+      const files = data.files && unpack(data.files);
+      last = last.then(() => handle({ ...data, files }));
     };`;
-
-  async function unpack(text) {
-    const letters = atob(text);
-    const bytes = new Uint8Array(letters.length);
-    for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    return new Response(stream).arrayBuffer();
-  }
-
-  /** The files (path, content) of a piece that begins with a line of their paths and sizes. */
-  function apart(piece) {
-    const bytes = new Uint8Array(piece);
-    let at = bytes.indexOf(10) + 1;
-    return JSON.parse(new TextDecoder().decode(bytes.subarray(0, at))).map(([path, size]) => [path, bytes.slice(at, (at += size))]);
-  }
 
   function load(source) {
     return new Promise((resolve, reject) => {
@@ -69,19 +70,18 @@
 
   const place = `${root.dataset.content_root}_static/explorers`;
 
-  function tell(worker, message, moved = []) {
+  function tell(worker, message) {
     return new Promise((resolve, reject) => {
       waiting.set(++asked, { resolve, reject });
-      worker.postMessage({ ...message, id: asked }, moved);
+      worker.postMessage({ ...message, id: asked });
     });
   }
 
+  // Nobody waits for an answer before the next message: `done` is when all before it are answered.
   async function startPython() {
     if (typeof WebAssembly === "undefined") throw new Reason("this browser does not allow WebAssembly");
     if (typeof DecompressionStream === "undefined") throw new Reason("this browser is too old for it");
-    await load(`${place}/python.js`);
-    const loader = await unpack(window.allRanksPython.loader);
-    const worker = new Worker(URL.createObjectURL(new Blob([loader, "\n", WORKER], { type: "text/javascript" })));
+    const worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
     worker.onerror = (event) => waiting.forEach(({ reject }) => reject(new Error(event.message)));
     worker.onmessage = ({ data }) => {
       const { resolve, reject } = waiting.get(data.id);
@@ -89,21 +89,20 @@
       if (data.failure) reject(new Error(data.failure));
       else resolve(data.answer);
     };
-    const machine = await unpack(window.allRanksPython.machine); // while the worker reads its loader
-    await tell(worker, { machine }, [machine]);
-    return worker;
+    await load(`${place}/python.js`); // while the worker starts
+    return { worker, done: tell(worker, { interpreter: window.allRanksPython }) };
   }
 
   async function loadExplorer(name) {
-    const brought = load(`${place}/${name}.js`).then(() => unpack(window.allRanksExplorers[name]));
-    const [worker, files] = await Promise.all([(started ??= startPython()), brought.then(apart)]);
-    await tell(worker, { files });
-    return worker;
+    const brought = load(`${place}/${name}.js`);
+    const [{ worker, done }] = await Promise.all([(started ??= startPython()), brought]);
+    return { worker, done: Promise.all([done, tell(worker, { files: window.allRanksExplorers[name] })]) };
   }
 
   async function ask(question) {
-    const worker = await (loaded[question.explorer] ??= loadExplorer(question.explorer));
-    return JSON.parse(await tell(worker, { question: JSON.stringify(question) }));
+    const { worker, done } = await (loaded[question.explorer] ??= loadExplorer(question.explorer));
+    const [answer] = await Promise.all([tell(worker, { question: JSON.stringify(question) }), done]);
+    return JSON.parse(answer);
   }
 
   // ---- a reader ----

@@ -178,6 +178,28 @@ def test_what_goes_on_beside_its_box_says_so(opened):
 # ---- by keyboard ----
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_just_what_scrolls_is_a_stop_of_the_keyboard_and_stays_one_when_a_figure_changes(opened, width):
+    page = opened("notebooks/pipeline_parallel/one_f_one_b.html", width=width)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.locator("figure.ar-explorer form").dispatch_event("pointerenter")
+    page.locator("figure.ar-explorer.ar-live").wait_for()
+    page.wait_for_timeout(400)  # the theme's script, which did this before, waited 300 ms
+    boxes = page.locator(".bd-article :is(pre, div.math, .pst-scrollable-table-container):visible")
+    wrong = boxes.evaluate_all("""all => all.filter(one => (one.scrollWidth > one.clientWidth ? "0" : null)
+        !== one.getAttribute("tabindex")).map(one => one.outerHTML)""")
+    assert boxes.count() > 40 and wrong == []
+
+
+def test_a_button_that_is_an_icon_says_what_it_does_to_eye_and_ear(opened):
+    page = opened()
+    icons = page.locator(".bd-header-article button:visible").filter(has_not_text=re.compile("[a-z]"))
+    assert icons.count() >= 3
+    assert icons.evaluate_all("all => all.filter(one => !one.title)") == []
+    for name in ("Color mode", "Toggle primary sidebar"):
+        assert page.locator(".bd-header-article").get_by_role("button", name=name).first.is_visible()
+
+
 def test_the_skip_link_shows_itself_and_leads_to_the_text(opened):
     page = opened()
     page.keyboard.press("Tab")

@@ -65,3 +65,14 @@ def test_numbers_of_all_sizes_are_said(x, said):
 def test_the_chosen_format_is_marked():
     bold = re.findall(r'font-weight="600"[^>]*>([^<]+)<', draw(dtype="bf16")["svg"])
     assert "bf16" in bold and "fp16" not in bold
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_the_numbers_below_the_largest_are_the_numbers_of_the_format(dtype):
+    here = precision.largest(dtype)
+    for _ in range(8):
+        below = explorer.number_below(dtype, here)
+        assert precision.rounded(dtype, below) == below
+        assert precision.rounded(dtype, (below + here) / 2) in (below, here), "none lies between"
+        assert precision.rounded(dtype, below + 0.51 * (here - below)) == here
+        here = below

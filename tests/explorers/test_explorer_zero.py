@@ -83,7 +83,7 @@ def test_the_smallest_device_holds_it_and_no_smaller_one_does():
         assert fits and size == min(each for each in sizes if each >= nbytes)
         assert name.endswith(scaled(size, "B"))
     assert zero.smallest(193e9) == (192e9, "MI300X, 192 GB", False)
-    assert "fits no device, not even MI300X, 192 GB" in draw(stage=0, parameters=10**12)["text"]
+    assert "fits no device, not even an MI300X, 192 GB" in draw(stage=0, parameters=10**12)["text"]
 
 
 def test_only_stage_3_moves_weights_off_the_device_and_has_layers():

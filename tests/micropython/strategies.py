@@ -409,6 +409,7 @@ HERE = {
     "memory.*.rank": choice(0, 0, 1, 3),
     "memory.in_flight.schedule": choice("1f1b", "gpipe"),
     "memory.kept_bytes.(first|last)": choice(False, True),
+    "articles.with_article.name": choice("lock", "int", "ndarray", "H100", "B200", "L4", "A", "Error", "_α"),
     "inputs.*.name|inputs.*.of_name": choice("stages", "α"),
     "inputs.(whole|multiple).value": whole(-5, 20),
     "inputs.quantity.value": source(st.floats() | st.integers(-3, 3)),

@@ -179,6 +179,7 @@ def interpreter() -> str:
         ("import.meta.url", "self.location.href"),
         ("export default _createMicroPythonModule;", ""),
         ("export async function loadMicroPython", "async function loadMicroPython"),
+        ("let Module={", "let Module={instantiateWasm:options.instantiateWasm,"),  # compiled by the page
     ):
         if found not in source:
             raise ValueError(f"MicroPython's loader has changed: there is no {found!r} in it any more")

@@ -32,6 +32,16 @@ REPAIRS = [
         "",
     ),
     Repair(
+        "24 kB of script draw tooltips, which a browser draws itself",
+        re.compile(r'\s*<script defer src="[^"]*bootstrap\.js[^"]*"></script>'),
+        "",
+    ),
+    Repair(
+        "a tooltip of the browser's own is called title",
+        re.compile(r"data-bs-title="),
+        "title=",
+    ),
+    Repair(
         "the search index grows with the book and only the search page uses it",
         re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>'),
         "",
