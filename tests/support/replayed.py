@@ -56,11 +56,11 @@ def asked(test, answers, known, seed, folder):
 
 
 def lines_of(cases, folder):
-    """{name: the line} for `cases` {name: (task, answers)}, in as few worlds as a check has steps."""
+    """{name: the line} for `cases` {name: (task, answers)}, in their order, with as few worlds as steps."""
     known, lines = {name: [] for name in cases}, {}
     while len(lines) < len(cases):
         wanted = {}
-        for name in cases.keys() - lines.keys():
+        for name in [name for name in cases if name not in lines]:
             task, answers = cases[name]
             os.makedirs(folder / name, exist_ok=True)
             try:
@@ -73,4 +73,4 @@ def lines_of(cases, folder):
             ranks = launch(together, calls, world_size=size, timeout=240, backend="gloo")
             for name, *found in zip(names, *ranks, strict=True):
                 known[name].append(found)
-    return lines
+    return {name: lines[name] for name in cases}
