@@ -4,7 +4,7 @@ import pytest
 
 from allranks import collectives, hardware, inference, memory, transformer
 from allranks.claims import ledger
-from allranks.explorers import decode as explorer
+from allranks.explorers import decode_measured
 from allranks.transformer import PRESETS
 
 LARGE, SMALL = PRESETS["llama3-70b"], PRESETS["llama3-8b"]
@@ -94,8 +94,8 @@ def test_what_was_measured_is_slower_than_the_bound_and_not_by_much():
     printed = {
         name: claim.printed for name, claim in ledger.entries().items() if name.startswith("gpt-fast-")
     }
-    assert len(printed) == len(explorer.MEASURED)
-    for name, ranks, tokens in explorer.MEASURED:
+    assert len(printed) == len(decode_measured.MEASURED)
+    for name, ranks, tokens in decode_measured.MEASURED:
         assert float(printed[f"gpt-fast-{name}-{ranks}"]) == tokens
         bound = 1 / inference.next_token(PRESETS[name], "a100-80gb", "nvlink-3", ranks, past=128).seconds
         assert 0.4 * bound < tokens < 0.75 * bound
