@@ -390,6 +390,7 @@ HERE = {
     "plan.*.number": whole(1, 5000),
     "plan.*.devices_per_node": choice(1, 2, 4, 8),
     "plan.*.(overlap|attended)": choice(0.0, 0.5, 1.0),
+    "plan.(memory_of|price|plans).loss": choice(4, 10),
     "plan.*.capacity": choice(8e10, 10**9),
     "plan.*.order": choice(("tp", "cp", "dp", "pp"), ("tp", "cp", "pp", "dp")),
     "plan.*.axes": choice(("tp",), ("dp",), ("cp", "dp")),
