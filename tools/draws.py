@@ -22,6 +22,8 @@ SECONDS = 120.0  # of a task: a busy machine is no fault of a check
 def solutions(names):
     """The solved labs: those of `names`, or all."""
     paths = {reading.read(path)["lab"]: path for path in sorted(LABS.glob("*_solved.ipynb"))}
+    for name in set(names) - set(paths):
+        sys.exit(f"draws: there is no lab {name!r}; there are {', '.join(sorted(paths))}")
     return [paths[name] for name in names or sorted(paths)]
 
 
@@ -44,6 +46,8 @@ def main(words=None):
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86400 * 1000, help="the first one")
     parser.add_argument("--workers", type=int, default=report.cores())
     options = parser.parse_args(words)
+    if options.draws < 1 or options.workers < 1:
+        parser.error(f"draws and workers must be at least 1, not {options.draws} and {options.workers}")
     paths, sandboxed = solutions(options.labs), supervisor.has_sandbox()
     seeds = range(options.seed, options.seed + options.draws)
     jobs = [(path, seed) for seed in seeds for path in paths]

@@ -10,9 +10,8 @@ from collections import namedtuple
 
 from ..inputs import one_of, whole
 
-Resharding = namedtuple("Resharding", "received peak redundant")
-"""Shares of the weights: what a rank receives, what it holds at the peak, and what it stores for training
-although generation does not use it (on the rank that stores most)."""
+Resharding = namedtuple("Resharding", "received peak")
+"""Shares of the weights: what a rank receives, and the most that it holds meanwhile."""
 
 WAYS = "all ranks", "same groups", "regrouped"
 
@@ -49,7 +48,7 @@ def reshard(way, tensor, pipeline, replicas, generation_tensor, generation_pipel
     parts, generated = tensor * pipeline, generation_tensor * generation_pipeline
     if way == "all ranks":
         ranks = parts * replicas
-        return Resharding((ranks - 1) / ranks, 1.0, 1 / ranks)
+        return Resharding((ranks - 1) / ranks, 1.0)
     if way == "same groups":
-        return Resharding((parts - 1) / parts, 1.0, 1 / parts)
-    return Resharding((parts - generated) / (generated * parts), 1 / generated, 0.0)
+        return Resharding((parts - 1) / parts, 1.0)
+    return Resharding((parts - generated) / (generated * parts), 1 / generated)

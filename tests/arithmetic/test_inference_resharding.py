@@ -26,7 +26,6 @@ def test_a_regrouped_rank_keeps_its_slice_and_receives_the_rest(ranks, parts):
 def test_neighbours_store_what_generation_does_not_use():
     held = [slices(rank % 2, 2, 4) | {rank} for rank in range(4)]
     assert [len(each) for each in held] == [2, 3, 3, 2]
-    assert inference.reshard("same groups", 4, 1, 2, 2).redundant == 1 / 4
 
 
 @pytest.mark.parametrize(
