@@ -66,6 +66,9 @@ def test_parts_whose_loss_hardly_falls_are_drawn_again(monkeypatch):
     monkeypatch.setattr(runs, "_expected", expected)
     parts, found = runs._runs.__wrapped__(2, 1, ("fp32", "bf16"), 0)
     assert parts.equal(drawn[1]) and found["fp32"][1] is parts
+    monkeypatch.setattr(runs, "_expected", lambda *_: (None, False))
+    with pytest.raises(RuntimeError, match="20 draws"):
+        runs._runs.__wrapped__(2, 1, ("fp32",), 0)
 
 
 @pytest.mark.skipif(not EPHEMERAL.exists(), reason="Linux says which ports it gives away")
@@ -81,3 +84,7 @@ def test_a_number_that_large_ones_cancel_to_has_their_rounding_error(monkeypatch
     for wrong in (expected * torch.tensor([1.0, 1.0, 4.0]), expected * 1.001, expected * math.nan):
         with pytest.raises(common.Refusal, match="relative error"):
             common.must_be(wrong, expected, "It", "")
+    nearly_zero = torch.full((16,), 1e-8)  # the gradient of a key's bias
+    common.must_be(nearly_zero, -nearly_zero, "It", "")
+    with pytest.raises(common.Refusal, match="relative error"):
+        common.must_be(nearly_zero + 1e-4, nearly_zero, "It", "")
