@@ -27,7 +27,7 @@ ARITHMETIC = (  # the modules of the first layer (allranks/__init__.py), which r
     "inputs transformer hardware collectives topology interleaving memory schedules simulate plan precision "
     "attention experts streams lowering batches compression local_updates parameter_server deepspeed_config "
     "framework_config muon inference failures profiles recovery ranks dispatchers roofline "
-    "strategies averaging"
+    "strategies averaging articles"
 )
 INPUTS = {  # a group of tests → the files that they look at
     "launch": (

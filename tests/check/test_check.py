@@ -155,7 +155,7 @@ def test_an_average_over_all_ranks_mixes_parts(capsys):
     assert "which ranks hold the same part" in verdict(capsys, check.choosing_a_layout.right_group, average)
 
 
-@pytest.mark.parametrize("answer, mark", [(3.3, "✓"), (75, "✗"), (1, "✗"), (None, "✗")])
+@pytest.mark.parametrize("answer, mark", [(0.6, "✓"), (3.3, "✗"), (75, "✗"), (1, "✗"), (None, "✗")])
 def test_a_faster_network(capsys, answer, mark):
     assert verdict(capsys, check.choosing_a_layout.faster_network, answer)[0] == mark
 
