@@ -273,9 +273,8 @@ def experts(answer):
             2 * right: "That is without tensor parallelism, which halves the experts too.",
         },
     )
-    return (
-        f"{right:.1f} GB, of which the one expert in each layer has {memory.zero_bytes(own, 4, 1) / 1e9:.1f}."
-    )
+    experts = memory.zero_bytes(own, 4, 1) / 1e9
+    return f"{right:.1f} GB, of which its half of one expert in each layer takes {experts:.1f}."
 
 
 @exercise

@@ -143,7 +143,8 @@ def _are_sentences(sentences, numbers, task):
         assert len(words) >= 3, f"{shown}: write a whole sentence."
         assert text.strip()[-1] in ".!?", f"{shown}: end it with a full stop."
         assert any(_follows(found[0], text[found.end() :], numbers) for found in NUMBER.finditer(text)), (
-            f"Sentence {number} has no number of two or more digits from the table, nor a ratio of two."
+            f"Sentence {number} has no number of two or more digits from the table, "
+            "nor a ratio of two rows' medians."
         )
     others = [part for part in re.split(r"(?<=[.!?])\s+", task) if part]
     for one, other in (*itertools.combinations(sentences, 2), *itertools.product(sentences, others)):

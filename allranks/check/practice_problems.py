@@ -106,7 +106,7 @@ def slowest_restart(answer):
         },
     )
     return (
-        f"{right:.1f} minutes: 10 s for a checkpoint already cost {1 - failures.goodput(best, 10, mean):.1%}."
+        f"{right:.1f} minutes: checkpoints of 10 s already cost {1 - failures.goodput(best, 10, mean):.1%}."
     )
 
 
@@ -147,7 +147,7 @@ def waiting(answer):
 
 @exercise
 def slow_step(answer):
-    """Why the steps of `trace` take twice as long as they should."""
+    """Why the steps of `trace` take about half as long again as they should."""
     chosen(
         answer,
         "C",
