@@ -1,8 +1,10 @@
 """The ten mixed problems at the end of the part on inference."""
 
+import numpy as np
+
 from allranks import hardware, inference, memory, precision, transformer
 from allranks.check import exercise
-from allranks.check.answers import all_of, chosen, near
+from allranks.check.answers import all_of, chosen, is_filled, near
 
 LARGE, SMALL = transformer.PRESETS["llama3-70b"], transformer.PRESETS["llama3-8b"]
 LINKS = {"a100-80gb": "nvlink-3", "h100": "nvlink-4"}
@@ -13,6 +15,7 @@ USERS, CONTEXT, RATE, USED = (
     30,
     0.9,
 )  # tokens each, tokens a second, share of memory
+GENERATION, LEARNING = {4: 458, 16: 321}, {12: 445, 16: 374}  # verl's seconds by the number of GPUs
 
 
 def room(name, ranks):
@@ -202,22 +205,41 @@ def pages(answer):
     )
 
 
+def step(generators, devices=32):
+    """(generating, learning): seconds of the two sides of a step, which divide the devices."""
+    sides = []
+    for measured, count in ((GENERATION, generators), (LEARNING, devices - generators)):
+        work, fixed = np.polyfit([1 / used for used in measured], list(measured.values()), 1)
+        sides.append(fixed + work / count)
+    return sides
+
+
 @exercise
-def gigabits(answer):
-    """Gbit/s above which moving 4,096 tokens of Llama 2 7B beats an H100 at half its peak."""
-    model, flops = transformer.PRESETS["llama2-7b"], hardware.peak("h100") / 2
-    right = 8 * inference.break_even_bandwidth(model, 4096, flops) / 1e9
+def split(answer):
+    """(GPUs that generate, seconds of a step) of 32, from verl's times on 16."""
+    generators, seconds = all_of(answer, 2, "GPUs that generate, seconds of a step")
+    is_filled(generators), is_filled(seconds)
+    best = min(range(1, 32), key=lambda count: max(step(count)))
+    assert generators in range(1, 32), "Some of the 32 GPUs have to generate, and the others learn."
+    assert generators == best, (
+        "That keeps verl's ratio of 4 to 12. Does twice the number of GPUs halve both sides?"
+        if generators == 8
+        else "With {} generators, generation takes {:.0f} s and learning {:.0f} s: move a GPU to the slower "
+        "side.".format(generators, *step(generators))
+    )
     near(
-        answer,
-        right,
+        seconds,
+        max(step(best)),
         {
-            right / 8: "That is in gigabytes; a link is sold by bits.",
-            2 * right: "The GPU reaches half of its peak, so computing takes twice as long.",
-            right / 4: "Llama 2 7B does not share KV heads: it has 32.",
-            right / 2: "That is a factor of two off: a cache has keys and values, two bytes an element.",
+            sum(step(best)): "The two sides work at the same time.",
+            min(step(best)): "The trainers would then have learned, but they wait for the generators.",
+            4 * 458 / best: "That divides all of the 458 s, the fixed time too.",
         },
     )
-    return f"{right:.0f} Gbit/s: with a 100 Gbit/s link, it is faster to recompute this cache."
+    return (
+        f"{best} generate, and a step takes {max(step(best)):.0f} s: twice the GPUs, and three quarters of "
+        "the time."
+    )
 
 
 @exercise

@@ -3,7 +3,7 @@
 import pytest
 from verdicts import assert_letter, assert_number, verdict
 
-from allranks import inference
+from allranks import claims, inference
 from allranks.check import inference_problems as problems
 
 
@@ -28,10 +28,6 @@ from allranks.check import inference_problems as problems
         ("pages", 447, 596, "How many more is that"),
         ("pages", 447, 149, "run with reservations"),
         ("pages", 447, 428, "never fed back"),
-        ("gigabits", 137.4, 17.18, "gigabytes"),
-        ("gigabits", 137.4, 274.8, "half of its peak"),
-        ("gigabits", 137.4, 34.35, "does not share KV heads"),
-        ("gigabits", 137.4, 68.7, "keys and values"),
         ("latent", 1.421, 0.067, "6 bits with 16"),
         ("latent", 1.421, 0.1776, "which of them has the latent"),
         ("latent", 1.421, 0.5329, "16 bits an element"),
@@ -83,6 +79,37 @@ def test_a_cause(capsys, problem, right, hints):
 )
 def test_a_plan(capsys, answer, hint):
     assert hint in verdict(capsys, problems.plan, answer)
+
+
+@pytest.mark.parametrize(
+    "answer, hint",
+    [
+        ((12, 336.2), "✓ 12 generate, and a step takes 336 s"),
+        ((12, 667.6), "at the same time"),
+        ((12, 331.4), "wait for the generators"),
+        ((12, 152.7), "the fixed time too"),
+        ((12, 400), "400 is not right"),
+        ((8, 366.7), "verl's ratio"),
+        ((13, 340), "learning 340 s"),
+        ((32, 300), "the others learn"),
+        ((12, None), "Replace None"),
+        ((None, None), "Replace None"),
+        (None, "two things"),
+    ],
+)
+def test_a_split(capsys, answer, hint):
+    assert hint in verdict(capsys, problems.split, answer)
+
+
+def test_the_split_starts_from_what_verl_reports():
+    def printed(phase, way):
+        return int(claims.find(f"verl-seconds-{phase}-{way}").printed)
+
+    assert {4: printed("generation", "apart"), 16: printed("generation", "together")} == problems.GENERATION
+    assert {
+        gpus: printed("log-probabilities", way) + printed("update", way)
+        for gpus, way in ((12, "apart"), (16, "together"))
+    } == problems.LEARNING
 
 
 def test_more_running_requests_than_can_finish_are_computed_again_and_write_more_slowly():
