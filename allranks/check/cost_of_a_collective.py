@@ -122,4 +122,4 @@ def between_nodes(answer):
         f"{answer:g} is not right: how much does a rank all-reduce between the nodes, and with how many "
         "others?"
     )
-    return f"{expected} of the message; the other seven eighths leave through its neighbours."
+    return f"{expected} of the message: its own eighth, all-reduced; its neighbours send the other seven."

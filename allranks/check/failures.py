@@ -47,7 +47,7 @@ def steps_trained(answer):
         is_returned(found, "a number")
         right = _trained(steps, every, lives)
         assert found == right, f"{hint}: for {steps}, {every}, {lives} expected {right}, not {found!r}."
-    return "The steps trained are the run's own, and those that were lost and repeated."
+    return "The total is the run's own steps plus those that were lost and repeated."
 
 
 def _trained(steps, every, lives):

@@ -147,7 +147,7 @@ def waiting(answer):
 
 @exercise
 def slow_step(answer):
-    """Why the steps of `trace` take about half as long again as they should."""
+    """Why the steps of `trace` take about 50 % longer than they should."""
     chosen(
         answer,
         "C",

@@ -235,4 +235,4 @@ def said(run, way, step, rate):
         words += f"and the ranks are up to {distance(run, step)} away from that. "
     else:
         words += f"and every rank {said_weights(run.path[step][0])}, {distance(run, step)} away. "
-    return words + f"After {STEPS} steps the distance is {distance(run, STEPS)}."
+    return words + f"After {STEPS} steps, the ranks are {distance(run, STEPS)} away."

@@ -31,7 +31,7 @@ class Deferred(torch.autograd.Function):
     def backward(ctx, gradient):
         ctx.later.append((ctx.edge, gradient, ctx.weights))
         edge, inside = ctx.edge, ctx.inside
-        b = [None]  # an input that needs no gradient has no B, and still a W
+        b = [None]  # an input that needs no gradient has no B, but still a W
         if ctx.needs_input_grad[0]:
             b = torch.autograd.grad(edge, inside, gradient, retain_graph=True)
         return b[0], None, None, *(None for _ in ctx.weights)
