@@ -41,7 +41,7 @@ def counted(keep, ends=True):
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (counted(lambda done, every: done // every * every), "✓ The steps trained"),
+        (counted(lambda done, every: done // every * every), "✓ The total is"),
         (counted(lambda done, every: done), "Of 10 steps, saved after every 4, 8 are kept"),
         (counted(lambda done, every: 0), "Of 10 steps, saved after every 4, 8 are kept"),
         (counted(lambda done, every: max(0, done - 1) // every * every), "loses nothing"),
