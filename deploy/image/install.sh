@@ -48,7 +48,10 @@ environment() {
     case $HUB in
         '') ;;
         none) sed -i '/^jupyterhub /d' "$wanted" ;;
-        *) sed -i "s/^jupyterhub==.*/jupyterhub==$HUB/" "$pinned" ;;
+        *)
+            sed -i 's/^jupyterhub .*/jupyterhub/' "$wanted"
+            sed -i "s/^jupyterhub==.*/jupyterhub==$HUB/" "$pinned"
+            ;;
     esac
     if [ "$VARIANT" = cpu ] && [ -n "$TORCH_CPU" ]; then torch=(--extra-index-url "$TORCH_CPU"); fi
     say "installing the Python packages into $PREFIX, torch for $VARIANT"

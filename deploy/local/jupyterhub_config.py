@@ -52,7 +52,8 @@ c.HubAuthenticator.username_pattern = r"[a-z0-9][a-z0-9_.@-]{0,63}\Z"  # part of
 c.HubAuthenticator.admin_password_file = str(folder / "admin-password")
 c.HubAuthenticator.minimum_password_length = 8
 c.HubAuthenticator.check_common_password = True
-c.HubAuthenticator.allowed_failed_logins = 5  # then ten minutes' rest
+c.HubAuthenticator.allowed_failed_logins = 5
+c.HubAuthenticator.seconds_before_next_try = 600  # its default is 0, though its help says 600
 c.HubAuthenticator.allow_all = True  # whom open sign-up, or an administrator at /hub/authorize, has let in
 c.Authenticator.admin_users = {os.environ["HUB_ADMIN"]}
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -255,3 +256,23 @@ def test_a_name_that_is_no_file_name_is_no_user(name):
     pattern = re.search(r'username_pattern = r"(.*?)"', (LOCAL / "jupyterhub_config.py").read_text())[1]
     assert not re.match(pattern, name)
     assert re.match(pattern, "alice.b-1_c@example.org")
+
+
+def test_five_wrong_passwords_lock_a_name_for_ten_minutes_and_each_further_one_again():
+    native = pytest.importorskip("nativeauthenticator", reason="the hub signs people in with it")
+    config = (LOCAL / "jupyterhub_config.py").read_text()
+    settings = re.findall(
+        r"HubAuthenticator\.(allowed_failed_logins|seconds_before_next_try) = (\d+)", config
+    )
+    sign_in = native.NativeAuthenticator(
+        add_new_table=False, **{name: int(value) for name, value in settings}
+    )
+    for _ in range(4):
+        sign_in.add_login_attempt("bob")
+    assert not sign_in.is_blocked("bob")
+    for _ in range(2):
+        sign_in.add_login_attempt("bob")
+        sign_in.login_attempts["bob"]["time"] -= timedelta(seconds=590)
+        assert sign_in.is_blocked("bob")
+        sign_in.login_attempts["bob"]["time"] -= timedelta(seconds=12)
+        assert not sign_in.is_blocked("bob")
