@@ -233,7 +233,7 @@ def split(answer):
         {
             sum(step(best)): "The two sides work at the same time.",
             min(step(best)): "The trainers would then have learned, but they wait for the generators.",
-            4 * 458 / best: "That divides all of the 458 s, the fixed time too.",
+            4 * GENERATION[4] / best: "That divides all of the 458 s, the fixed time too.",
         },
     )
     return (
