@@ -13,6 +13,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # tests run side by side: threads that spin cost three times the work
+# A first launch waits until the fork server has loaded what ranks import: their deadlines are without it.
+os.environ.setdefault("ALLRANKS_STANDBY", "0")
 if (
     "ALLRANKS_ON_GPU" not in os.environ
 ):  # set by tools/gpu_check.py; otherwise a test is of the CPU everywhere

@@ -8,6 +8,7 @@
 import argparse
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -103,7 +104,13 @@ def _execute(notebook, folder):
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # figures are for the notebook
     environment |= {"PLOTLY_RENDERER": "plotly_mimetype", "ALLRANKS_OUTPUT": "ordered"}
     environment |= {"ALLRANKS_STANDBY": "0"}  # nobody reads meanwhile: least work
-    client.execute(env=environment, cleanup_kc=True)
+    with tempfile.TemporaryFile("w+", errors="backslashreplace") as said:
+        try:
+            client.execute(env=environment, cleanup_kc=True, stderr=said)
+        except BaseException:
+            said.seek(0)
+            sys.stderr.write(said.read())  # of a kernel that ends well: complaints of its own closed sockets
+            raise
 
 
 def run_all(paths):

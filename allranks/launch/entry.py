@@ -37,8 +37,9 @@ def launch(fn, /, *args, world_size=None, timeout=SECONDS, backend=None, rules=N
     `existing`); with `cluster='ray'` the ranks are workers of Ray Train, on all its machines (see `on_ray`).
 
     Raises RankFailed if a rank raises or dies, or if ranks entered collectives that do not fit together;
-    RanksTimedOut if one still runs `timeout` seconds after all had started; and ValueError or TypeError,
-    before anything starts, for what is not possible.
+    RanksTimedOut if one still runs `timeout` seconds after all had started, without those that it waited for
+    a processor (see `patience`); and ValueError or TypeError, before anything starts, for what is not
+    possible.
     """
     given = {
         "world_size": world_size,

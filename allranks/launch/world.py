@@ -16,6 +16,7 @@ from multiprocessing import Pipe, connection
 from allranks.launch import blame, carried, notebook, output, packing, recorder, server, stacks
 from allranks.launch.bars import Display
 from allranks.launch.blame import Outcome, View
+from allranks.launch.patience import Patience
 
 START = 60.0  # seconds that ranks may take to start, the fork server included, if the reader gives them less
 GRACE = 0.5  # seconds that ranks have to fail too, after the first one did
@@ -150,12 +151,14 @@ class World:
     def _finish(self, place, timeout):
         """Wait until all ranks have returned; return None, or the exception that explains why not."""
         self._tell(self.ranks, "begin", place)
-        deadline = time.monotonic() + timeout
-        self._collect(deadline, until=lambda: not self._running() or self._failed())
+        patience = Patience(timeout, self.pids.values())
+        self._collect(patience.end, until=self._is_over)
+        while not self._is_over() and patience.grows():
+            self._collect(patience.end, until=self._is_over)
         if self.interrupts.came():
             return blame.interrupted(self._view())
         if self._failed():
-            return self._explained(deadline)
+            return self._explained(patience.end)
         if self._running():
             return blame.timed_out(self._view(), timeout)
         if (
@@ -182,11 +185,16 @@ class World:
     def _failed(self):
         return [r for r in self.ranks if self.outcomes[r].state in ("raised", "died", "stopped")]
 
+    def _is_over(self):
+        return self._failed() or not self._running()
+
     def _collect(self, deadline, until):
         """Take in reports and deaths, and show output, until `until()`, the deadline, or an interrupt."""
         live = not output.is_ordered()
-        while not until() and (left := deadline - time.monotonic()) > 0 and not self.interrupts.came():
-            self._listen(min(left, GLANCE))
+        left = GLANCE
+        while left > 0 and not until() and not self.interrupts.came():
+            left = deadline - time.monotonic()
+            self._listen(max(0, min(left, GLANCE)))  # also if this process was not there until after it
             if live:
                 self._show()
             self._stop_the_talkative()

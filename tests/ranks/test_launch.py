@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard import _fsdp_init
 
 from allranks import launch
-from allranks.launch import packing, plan, rank
+from allranks.launch import packing, patience, plan, rank
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 SCALE = 3
@@ -269,6 +269,26 @@ def test_launches_leak_no_descriptor_no_thread_and_no_directory():
     for _ in range(20):
         launch(average, 1.0, world_size=2)
     assert held() == before
+
+
+def burn(seconds):
+    while time.thread_time() < seconds:
+        pass
+    return "done"
+
+
+def test_what_ranks_wait_for_a_processor_is_not_their_time():
+    many = min(3 * len(os.sched_getaffinity(0)), plan.MAX_WORLD_SIZE)  # three times too many
+    assert launch(burn, 1.0, world_size=many, timeout=2) == many * ["done"]
+
+
+def test_patience_ends_for_ranks_that_always_wait_for_a_processor(monkeypatch):
+    monkeypatch.setattr(patience, "LEAST", 0)
+    monkeypatch.setattr(patience, "waited", lambda pid: time.monotonic())
+    start, given = time.monotonic(), patience.Patience(0.1, [1])
+    while given.grows():
+        time.sleep(0.05)
+    assert given.end == given.last == pytest.approx(start + 0.1 * patience.MOST, abs=0.05)
 
 
 def test_a_script_needs_no_main_guard(tmp_path):
