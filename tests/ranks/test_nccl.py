@@ -314,7 +314,7 @@ if sys.argv[1] == "2":
     dist.isend(t, 1 - dist.get_rank())
     dist.recv(t, 1 - dist.get_rank())
 dist.all_reduce(t)
-print("sum", t.tolist())
+print(f"sum {t.tolist()}\\n", end="")  # torchrun starts ranks with -u
 dist.destroy_process_group()
 """
 HEAD = "import os\ndef dist_rank(): return int(os.environ['RANK'])\n"
