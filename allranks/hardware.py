@@ -47,6 +47,30 @@ ACCELERATORS = by_name(
             "2024",
         ),
         Accelerator(
+            "b300",
+            270e9,
+            7.7e12,
+            {"fp4": 13.5e15, "fp8": 4.5e15, "bf16": 2.25e15, "fp16": 2.25e15},
+            "NVIDIA, dgxc-benchmarking, README (DGX B300)",
+            "2026",
+        ),
+        Accelerator(
+            "gb200",
+            186e9,
+            8e12,
+            {"fp4": 10e15, "fp8": 5e15, "bf16": 2.5e15, "fp16": 2.5e15},
+            "NVIDIA, GB200 NVL72 page, a 72nd (dgxc-benchmarking takes 98 % of these peaks)",
+            "2024",
+        ),
+        Accelerator(
+            "gb300",
+            279e9,
+            8e12,
+            {"fp4": 15e15, "fp8": 5e15, "bf16": 2.5e15, "fp16": 2.5e15},
+            "NVIDIA, Blackwell Ultra data sheet (dgxc-benchmarking takes 98 % of these peaks)",
+            "2025",
+        ),
+        Accelerator(
             "mi300x",
             192e9,
             5.3e12,
@@ -54,8 +78,45 @@ ACCELERATORS = by_name(
             "AMD, Instinct MI300X data sheet",
             "2023",
         ),
+        Accelerator(
+            "mi355x",
+            288e9,
+            8e12,
+            {"fp4": 10.1e15, "fp8": 5e15, "bf16": 2.5e15, "fp16": 2.5e15, "fp32": 157.3e12},
+            "AMD, Instinct MI355X product page",
+            "2025",
+        ),
         Accelerator("tpu-v3", 32 * 2**30, 900e9, {"bf16": 123e12}, "Google Cloud, TPU v3 page", "read 2026"),
         Accelerator("tpu-v4", 32 * 2**30, 1.2e12, {"bf16": 275e12}, "Google Cloud, TPU v4 page", "read 2026"),
+        Accelerator("tpu-v5e", 16e9, 819e9, {"bf16": 197e12}, "Google Cloud, TPU v5e page", "read 2026"),
+        Accelerator(
+            "tpu-v5p", 95 * 2**30, 2765e9, {"bf16": 459e12}, "Google Cloud, TPU v5p page", "read 2026"
+        ),
+        Accelerator("tpu-v6e", 32e9, 1638e9, {"bf16": 918e12}, "Google Cloud, TPU v6e page", "read 2026"),
+        Accelerator(
+            "tpu-7x",
+            192 * 2**30,
+            7380e9,
+            {"fp8": 4614e12, "bf16": 2307e12},
+            "Google Cloud, TPU7x page",
+            "read 2026",
+        ),
+        Accelerator(
+            "trainium2",
+            96 * 2**30,
+            2.9e12,
+            {"fp8": 1299e12, "bf16": 667e12, "fp16": 667e12, "tf32": 667e12, "fp32": 181e12},
+            "AWS, Neuron documentation, Trainium2 architecture",
+            "read 2026",
+        ),
+        Accelerator(
+            "trainium3",
+            144 * 2**30,
+            4.9e12,
+            {"fp4": 2517e12, "fp8": 2517e12, "bf16": 671e12, "fp16": 671e12, "tf32": 671e12, "fp32": 183e12},
+            "AWS, Neuron documentation, Trainium3 architecture",
+            "read 2026",
+        ),
     ]
 )
 
@@ -96,6 +157,7 @@ LINKS = by_name(
         network("infiniband-edr", 100, "InfiniBand EDR, four lanes", "2014"),
         network("infiniband-hdr", 200, "Narayanan et al. 2021, section 5", "2021"),
         network("infiniband-ndr", 400, "InfiniBand NDR, four lanes", "2021"),
+        network("infiniband-xdr", 800, "NVIDIA, ConnectX-8 firmware notes, 800 Gb/s", "2024"),
         network("roce-400", 400, "Grattafiori et al. 2024, section 3.3.1", "2024"),
         network("ethernet-100", 100, "IEEE 802.3ba", "2010"),
         network("ethernet-25", 25, "IEEE 802.3by", "2016"),
@@ -107,6 +169,14 @@ LINKS = by_name(
 def accelerator(name):
     """The `Accelerator` of this name; ValueError with the names there are."""
     return ACCELERATORS[one_of("accelerator", name, list(ACCELERATORS))]
+
+
+def called(name):
+    """An accelerator as people write its name: "A100" for both of its memories, "TPU v5e", "Trainium2"."""
+    model, _, variant = accelerator(name).name.partition("-")
+    if model == "tpu":
+        return f"TPU {variant}"
+    return "T" + model[1:] if model.startswith("trainium") else model.upper()
 
 
 def link(name):

@@ -8,6 +8,7 @@ cross. `allranks.inference.next_token` computes it: bounds from data sheets and 
 import math
 
 from ..hardware import accelerator as device_of
+from ..hardware import called
 from ..inference import batch_knee, decode_memory, next_token, tensor_messages
 from ..transformer import PRESETS
 from .controls import Choice, Scale, powers_of_two
@@ -27,14 +28,8 @@ MODELS = (
     ("llama2-70b", "Llama 2 70B"),
     ("mt-nlg-530b", "MT-NLG 530B"),
 )
-DEVICES = (
-    ("v100-32gb", "V100, 32 GB"),
-    ("a100-80gb", "A100, 80 GB"),
-    ("h100", "H100, 80 GB"),
-    ("h200", "H200, 141 GB"),
-    ("b200", "B200, 180 GB"),
-)
-NVLINK = {"v100-32gb": 2, "a100-80gb": 3, "h100": 4, "h200": 4, "b200": 5}
+NVLINK = {"v100-32gb": 2, "a100-80gb": 3, "h100": 4, "h200": 4, "b200": 5, "b300": 5, "gb300": 5}
+DEVICES = tuple((name, f"{called(name)}, {scaled(device_of(name).memory, 'B')}") for name in NVLINK)
 LINKS = (
     ("nvlink", "NVLink"),
     ("pcie-5", "PCIe 5"),

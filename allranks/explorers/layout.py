@@ -6,7 +6,7 @@ along each axis, and which change of one setting is best: all of them are tried.
 """
 
 from .. import plan
-from ..hardware import ACCELERATORS, LINKS
+from ..hardware import ACCELERATORS, LINKS, called
 from ..transformer import PRESETS, parameters
 from ..transformer.sizes import Transformer
 from .controls import Choice, Integer, Scale, powers_of_two
@@ -31,8 +31,9 @@ MACHINES = {  # the links in a node of 8, and between nodes
     "h100": ("nvlink-4", "infiniband-ndr"),
     "h200": ("nvlink-4", "infiniband-ndr"),
     "b200": ("nvlink-5", "infiniband-ndr"),
+    "b300": ("nvlink-5", "infiniband-xdr"),
 }
-DEVICES = (("a100-80gb", "A100"), ("h100", "H100"), ("h200", "H200"), ("b200", "B200"))
+DEVICES = tuple((name, called(name)) for name in MACHINES)
 SOFTWARE = {"today": {}, "2021": plan.IN_2021}
 COUNTS = tuple(
     (each, f"{each:,}") for each in (8, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16_384)

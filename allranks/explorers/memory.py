@@ -7,7 +7,7 @@ it knows no context parallelism, full recomputation, stages 2 and 3 (training/th
 """
 
 from ..articles import with_article
-from ..hardware import ACCELERATORS
+from ..hardware import ACCELERATORS, called
 from ..memory.buffers import unsharded_bytes
 from ..memory.states import Recipe, share, zero_states
 from ..memory.training import stage_layers, training_bytes
@@ -21,13 +21,7 @@ from .words import counted, percent, scaled
 TITLE = "Training memory, by three calculators"
 
 MODELS = tuple((name, name) for name in PRESETS if name != "served")  # what is served is not trained here
-DEVICES = tuple(
-    (
-        name,
-        f"{name.split('-')[0].upper() if name.endswith('gb') else name.upper()}, {scaled(each.memory, 'B')}",
-    )
-    for name, each in ACCELERATORS.items()
-)
+DEVICES = tuple((name, f"{called(name)}, {scaled(each.memory, 'B')}") for name, each in ACCELERATORS.items())
 RECOMPUTED = (("none", "nothing"), ("selective", "selective: attention"), ("full", "full: each layer"))
 CONTROLS = (
     Choice("model", "model", (("own", "own numbers"),) + MODELS, "llama2-7b"),

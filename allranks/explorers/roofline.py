@@ -6,7 +6,7 @@ time that arithmetic and memory take alone. `allranks.roofline` and `allranks.in
 
 import math
 
-from ..hardware import ACCELERATORS, peak, ridge
+from ..hardware import ACCELERATORS, called, peak, ridge
 from ..inference.roofline import step
 from ..roofline import Operation, addition, product, reached
 from ..transformer import PRESETS
@@ -32,8 +32,7 @@ SHORT = {
     "prefill": "prefill",
 }
 DTYPES = {"fp4": 0.5, "fp8": 1, "bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
-NAMED = {"a100-40gb": "A100 40 GB", "a100-80gb": "A100", "v100-32gb": "V100", "mi300x": "MI300X"}
-DEVICES = tuple((name, NAMED.get(name, name.upper())) for name in ACCELERATORS)
+DEVICES = tuple((name, "A100 40 GB" if name == "a100-40gb" else called(name)) for name in ACCELERATORS)
 MODELS = (
     ("gpt3-175b", "GPT-3 175B"),
     ("llama3-405b", "Llama 3 405B"),

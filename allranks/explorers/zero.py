@@ -5,7 +5,7 @@ Bytes are those of `allranks.memory.phases`, devices those of `allranks.hardware
 """
 
 from ..articles import with_article
-from ..hardware import ACCELERATORS
+from ..hardware import ACCELERATORS, called
 from ..memory.phases import zero_phases
 from ..memory.states import RECIPES
 from .controls import Choice, Integer, Scale, Steps, powers_of_two
@@ -221,8 +221,7 @@ def smallest(nbytes):
 
 def device(name):
     """An accelerator by its name and memory: "A100, 80 GB"."""
-    model = name.split("-")[0] if name.endswith("gb") else name
-    return f"{model.upper()}, {scaled(ACCELERATORS[name].memory, 'B')}"
+    return f"{called(name)}, {scaled(ACCELERATORS[name].memory, 'B')}"
 
 
 def device_bar(now, fullest, stage, y, width):

@@ -11,7 +11,7 @@ from collections import namedtuple
 from functools import cache
 from pathlib import Path
 
-from ..hardware import Accelerator, accelerator, link
+from ..hardware import accelerator, link
 from ..plan import bus_bandwidth, layout
 from ..transformer import decoder, step_flops
 from .stacks import STACKS
@@ -25,22 +25,10 @@ MEASURED = FIELDS.split()[25:30]
 
 HERE = Path(__file__).parent
 
-BLACKWELL = "NVIDIA, GB200 NVL72 and DGX B300 data sheets"
 HBM2E = "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: 96 GB of HBM2e, 2.4 TB/s, 500 W"
-OTHERS = {  # what the book's own table of hardware does not have
-    "h100-500w": accelerator("h100")._replace(
-        name="h100-500w", memory=96e9, bandwidth=2.4e12, source=HBM2E, date="2024"
-    ),
-    "gb200": Accelerator(
-        "gb200", 186e9, 8e12, {"fp4": 10e15, "fp8": 5e15, "bf16": 2.5e15}, BLACKWELL, "2024"
-    ),
-    "b300": Accelerator(
-        "b300", 270e9, 8e12, {"fp4": 13.5e15, "fp8": 4.5e15, "bf16": 2.25e15}, BLACKWELL, "2025"
-    ),
-    "gb300": Accelerator(
-        "gb300", 279e9, 8e12, {"fp4": 15e15, "fp8": 5e15, "bf16": 2.5e15}, BLACKWELL, "2025"
-    ),
-}
+H100_500W = accelerator("h100")._replace(
+    name="h100-500w", memory=96e9, bandwidth=2.4e12, source=HBM2E, date="2024"
+)
 LIKE = {"v100-16gb": "v100-32gb"}
 MACHINES = {  # generation, links inside and between nodes, devices that share the inner one
     "v100": ("v100", "nvlink-2", "infiniband-edr", 4),
@@ -121,7 +109,7 @@ def _read(row):
 def machine(run):
     """The `hardware.Accelerator` of a run."""
     name = LIKE.get(run.hardware, run.hardware)
-    return OTHERS[name] if name in OTHERS else accelerator(name)
+    return H100_500W if name == H100_500W.name else accelerator(name)
 
 
 def setup(run):

@@ -19,5 +19,7 @@ def test_what_is_spelled_out_goes_by_how_its_first_letter_is_said(name):
 
 def test_every_accelerator_has_its_article():
     said = {with_article(device(name).split(",")[0]) for name in ACCELERATORS}
-    spelled = {"an A100", "an H100", "an H200", "an MI300X"}
-    assert said == spelled | {"a B200", "a TPU-V3", "a TPU-V4", "a V100"}
+    spelled = {"an A100", "an H100", "an H200", "an MI300X", "an MI355X"}
+    others = {"a B200", "a B300", "a GB200", "a GB300", "a V100", "a Trainium2", "a Trainium3"}
+    tpus = {f"a TPU {version}" for version in ("v3", "v4", "v5e", "v5p", "v6e", "7x")}
+    assert said == spelled | others | tpus

@@ -77,13 +77,13 @@ def test_stage_3_sends_half_as_much_again():
 
 
 def test_the_smallest_device_holds_it_and_no_smaller_one_does():
-    for nbytes in (0, 1, 32e9, 32e9 + 1, 79e9, 80e9, 141e9, 180e9, 192e9):
+    for nbytes in (0, 1, 32e9, 32e9 + 1, 79e9, 80e9, 141e9, 180e9, 192e9, 288e9):
         size, name, fits = zero.smallest(nbytes)
         sizes = [each.memory for each in hardware.ACCELERATORS.values()]
         assert fits and size == min(each for each in sizes if each >= nbytes)
         assert name.endswith(scaled(size, "B"))
-    assert zero.smallest(193e9) == (192e9, "MI300X, 192 GB", False)
-    assert "fits no device, not even an MI300X, 192 GB" in draw(stage=0, parameters=10**12)["text"]
+    assert zero.smallest(289e9) == (288e9, "MI355X, 288 GB", False)
+    assert "fits no device, not even an MI355X, 288 GB" in draw(stage=0, parameters=10**12)["text"]
 
 
 def test_only_stage_3_moves_weights_off_the_device_and_has_layers():

@@ -236,7 +236,7 @@ HERE = {
     ),
     "framework_config.group_of.axis": choice("tp", "dp", "ep", "pp", "sp"),
     "hardware.by_name.records": st.just("[hardware.LINKS['nvlink-4'], hardware.LINKS['pcie-5']]"),
-    "hardware.(accelerator|peak|ridge).name": key_of(table("hardware", "ACCELERATORS")),
+    "hardware.(accelerator|called|peak|ridge).name": key_of(table("hardware", "ACCELERATORS")),
     "hardware.link.name": key_of(table("hardware", "LINKS")),
     "hardware.(pcie|network).(generation|gigatransfers|gigabits)": whole(1, 800),
     "hardware.(pcie|network).(name|source|date)": choice("2024", "a card"),
