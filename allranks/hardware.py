@@ -51,8 +51,8 @@ ACCELERATORS = by_name(
             270e9,
             7.7e12,
             {"fp4": 13.5e15, "fp8": 4.5e15, "bf16": 2.25e15, "fp16": 2.25e15},
-            "NVIDIA, dgxc-benchmarking, README (DGX B300)",
-            "2026",
+            "NVIDIA, dgxc-benchmarking, README",
+            "read 2026",
         ),
         Accelerator(
             "gb200",

@@ -9,7 +9,7 @@
   const EXAMPLES = ["ZeRO", "all_reduce", "1F1B", "zero bubble", "Ψ", "2(p-1)/p"];
   const SMALL = new Set("a an and are at be by can do does for how in is it of on or the to what when which why with".split(" "));
   const WEIGHT = { chapter: 1, lab: 0.8, solved: 0.4, glossary: 1, notation: 1, index: 0.5, reading_list: 0.6,
-    quick_reference: 0.5, bibliography: 0.4, claims: 0.6, explorers: 0.5, how_to_use: 0.8,
+    quick_reference: 0.5, bibliography: 0.4, claims: 0.6, hardware: 0.8, explorers: 0.5, how_to_use: 0.8,
     instructors: 0.4, question_bank: 0.4, changes: 0.2 };
   const KIND = { lab: "lab", solved: "solved lab", glossary: "glossary" };
   const MOST = 20;

@@ -10,6 +10,7 @@ CONCERNS = [
     "code_lines",
     "deeper",
     "descriptions",
+    "devices",
     "explorers",
     "figures",
     "formulas",
