@@ -1,4 +1,7 @@
-"""How is code read on a phone? Long lines go on below, further in than they begin, and nothing scrolls."""
+"""How is code read on a phone? Long lines go on below, further in than they begin, and nothing scrolls.
+
+This module marks where; `book/_static/cells.css` sets the marks.
+"""
 
 from __future__ import annotations
 
