@@ -9,13 +9,8 @@ from allranks.check.answers import all_of, chosen, is_filled, near
 LARGE, SMALL = transformer.PRESETS["llama3-70b"], transformer.PRESETS["llama3-8b"]
 LINKS = {"a100-80gb": "nvlink-3", "h100": "nvlink-4"}
 RANKS = (1, 2, 4, 8)
-USERS, CONTEXT, RATE, USED = (
-    100,
-    4096,
-    30,
-    0.9,
-)  # tokens each, tokens a second, share of memory
-GENERATION, LEARNING = {4: 458, 16: 321}, {12: 445, 16: 374}  # verl's seconds by the number of GPUs
+USERS, CONTEXT, RATE, USED = 100, 4096, 30, 0.9  # tokens each, tokens a second, share of memory
+DRAWING, LEARNING = {4: 458, 16: 247}, {12: 445, 16: 374}  # verl's seconds by the number of GPUs
 
 
 def room(name, ranks):
@@ -208,7 +203,7 @@ def pages(answer):
 def step(generators, devices=32):
     """(generating, learning): seconds of the two sides of a step, which divide the devices."""
     sides = []
-    for measured, count in ((GENERATION, generators), (LEARNING, devices - generators)):
+    for measured, count in ((DRAWING, generators), (LEARNING, devices - generators)):
         work, fixed = np.polyfit([1 / used for used in measured], list(measured.values()), 1)
         sides.append(fixed + work / count)
     return sides
@@ -232,12 +227,12 @@ def split(answer):
         max(step(best)),
         {
             sum(step(best)): "The two sides work at the same time.",
-            min(step(best)): "The trainers would then have learned, but they wait for the generators.",
-            4 * GENERATION[4] / best: "That divides all of the 458 s, the fixed time too.",
+            min(step(best)): "The samples would then be drawn, but the trainers still learn.",
+            4 * DRAWING[4] / best: "That divides all of the 458 s, the fixed time too.",
         },
     )
     return (
-        f"{best} generate, and a step takes {max(step(best)):.0f} s: twice the GPUs, and three quarters of "
+        f"{best} generate, and a step takes {max(step(best)):.0f} s: twice the GPUs, and two thirds of "
         "the time."
     )
 

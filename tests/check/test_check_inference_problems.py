@@ -84,15 +84,15 @@ def test_a_plan(capsys, answer, hint):
 @pytest.mark.parametrize(
     "answer, hint",
     [
-        ((12, 336.2), "✓ 12 generate, and a step takes 336 s"),
-        ((12, 667.6), "at the same time"),
-        ((12, 331.4), "wait for the generators"),
-        ((12, 152.7), "the fixed time too"),
-        ((12, 400), "400 is not right"),
-        ((8, 366.7), "verl's ratio"),
+        ((9, 309.2), "✓ 9 generate, and a step takes 309 s"),
+        ((9, 610.9), "at the same time"),
+        ((9, 301.7), "the trainers still learn"),
+        ((9, 203.6), "the fixed time too"),
+        ((9, 400), "400 is not right"),
+        ((8, 317.3), "verl's ratio"),
         ((13, 340), "learning 340 s"),
         ((32, 300), "the others learn"),
-        ((12, None), "Replace None"),
+        ((9, None), "Replace None"),
         ((None, None), "Replace None"),
         (None, "two things"),
     ],
@@ -105,7 +105,7 @@ def test_the_split_starts_from_what_verl_reports():
     def printed(phase, way):
         return int(claims.find(f"verl-seconds-{phase}-{way}").printed)
 
-    assert {4: printed("generation", "apart"), 16: printed("generation", "together")} == problems.GENERATION
+    assert {4: printed("drawing", "apart"), 16: printed("drawing", "together")} == problems.DRAWING
     assert {
         gpus: printed("log-probabilities", way) + printed("update", way)
         for gpus, way in ((12, "apart"), (16, "together"))
