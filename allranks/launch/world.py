@@ -18,7 +18,7 @@ from allranks.launch.bars import Display
 from allranks.launch.blame import Outcome, View
 from allranks.launch.patience import Patience
 
-START = 60.0  # seconds that ranks may take to start, the fork server included, if the reader gives them less
+START = 120.0  # seconds that ranks may take to start, the fork server included, if the reader gives them less
 GRACE = 0.5  # seconds that ranks have to fail too, after the first one did
 ANSWER = 0.4  # seconds that ranks have to say where they stand
 FORCED = 0.1  # seconds that it takes to learn it without their help
