@@ -285,4 +285,4 @@ def misfits(given, apart):
     mean = failures.between(run.machines, run.rate)
     interval = run.interval or interval_of(given, mean)
     cost = failures.restart_for(run.share, interval, given["write"], mean)
-    return said + f"If failures alone took the rest, each cost {lasting(cost, 2)}."
+    return said + f"If failures alone took the rest, each restart would take {lasting(cost, 2)}."

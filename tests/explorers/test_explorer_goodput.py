@@ -81,7 +81,7 @@ def test_what_runs_reported_is_what_the_ledger_has():
 def test_opt_does_not_fit_until_a_restart_takes_hours():
     first = draw()
     assert "OPT-175B does not fit: it reported about 59 %, and the model gives 96 %." in first["text"]
-    assert "If failures alone took the rest, each cost 6.8 hours." in first["text"]
+    assert "If failures alone took the rest, each restart would take 6.8 hours." in first["text"]
     assert ">1  OPT-175B: 124 nodes, about 59 %; model 96 %</text>" in first["svg"]
     slow = draw(restart=28_800)["text"]
     assert "RSC-1 and Llama 3 405B do not fit: RSC-1 reported at least 90 %" in slow
