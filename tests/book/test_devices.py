@@ -37,7 +37,7 @@ def test_the_planner_takes_the_records_that_the_page_makes():
     made = {}
     exec(program, made)
     (best, *_) = plan.plans(
-        PRESETS["llama3-8b"], made["mine"], 16, 64, inside=link("nvlink-4"), between=made["cable"]
+        PRESETS["llama3-8b"], made["chip"], 16, 64, inside=link("nvlink-4"), between=made["cable"]
     )
     assert best.layout.tp * best.layout.cp * best.layout.pp * best.layout.dp == 16
 
