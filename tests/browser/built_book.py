@@ -63,14 +63,17 @@ class Visit:
 STUCK = []  # names of pages that the browser did not draw any more
 
 
-def drawn(visits, open_page):
-    """The open page in a list of one; if the browser does not draw it any more, put there one that is."""
+def drawn(visits, open_page, **options):
+    """The open page in a list of one; if the browser does not draw it any more, put there one that is.
+
+    `options` are those with which the page was opened.
+    """
     stuck = visits[0]
     if not stuck.gets_frames():
         STUCK.append(stuck.name)
         address = stuck.page.url
         stuck.page.close()
-        visits[0] = open_page(address, stuck.name)
+        visits[0] = open_page(address, stuck.name, **options)
         visits[0].scroll_through()
         assert visits[0].gets_frames(), "opened again, the page gets no frames either"
     return visits[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from built_book import SITE, built_pages
+from built_book import SITE, built_pages, drawn
 
 from allranks import explorers
 from allranks.explorers.stories import STORIES
@@ -97,7 +97,8 @@ def test_after_a_touch_of_any_control_its_change_is_in_sight(address, open_page,
 
 @pytest.mark.parametrize("name", explorers.NAMES)
 def test_a_step_of_the_story_is_pressed_read_and_seen_on_one_screen(address, open_page, name):
-    page = open_page(address + ALL, is_mobile=True, has_touch=True).page
+    options = {"is_mobile": True, "has_touch": True}
+    page = drawn([open_page(address + ALL, name, **options)], open_page, **options).page
     page.set_viewport_size(PHONE)
     figure = page.locator(f"#explorer-{name}")
     figure.evaluate("figure => figure.scrollIntoView()")
