@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
 
+from allranks import launch
 from allranks.check.lab_01 import scripts
 from allranks.check.lab_02 import means, stepping
+from allranks.check.lab_03 import strategies
 from allranks.check.lab_04 import autocast, clipping, runs
 from allranks.check.lab_04.common import FP16
 from allranks.check.lab_07 import common
@@ -88,3 +92,17 @@ def test_a_number_that_large_ones_cancel_to_has_their_rounding_error(monkeypatch
     common.must_be(nearly_zero, -nearly_zero, "It", "")
     with pytest.raises(common.Refusal, match="relative error"):
         common.must_be(nearly_zero + 1e-4, nearly_zero, "It", "")
+
+
+def halves(layers, rest, budget, device):
+    shape = 2, dist.get_world_size() // 2
+    return {"mesh": init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))}
+
+
+def groups_left(cases):
+    choices = strategies._chosen(halves, cases)
+    return len(choices), len(dist.distributed_c10d._world.pg_map)
+
+
+def test_meshes_that_were_looked_at_leave_no_groups_whose_threads_starve_other_ranks():
+    assert launch(groups_left, 5 * [([1], 1, 1)], world_size=4) == 4 * [(5, 1)]
