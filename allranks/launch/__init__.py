@@ -5,6 +5,7 @@
 | entry      | kernel | `launch`, and what it refuses before anything starts        |
 | world      | kernel | have ranks started, wait for them, end them: the whole life |
 | standby    | kernel | start the ranks of the next launch ahead                    |
+| patience   | kernel | the deadline: waits for a processor do not count            |
 | interrupts | kernel | Ctrl-C, noted until nothing is half done                    |
 | plan       | kernel | which backend and which device a rank gets                  |
 | server     | kernel | the process that ranks are forked from, and how to ask it   |

@@ -6,7 +6,7 @@ are not taken for ranks that hang; those that wait for each other sleep, and wai
 
 import time
 
-LEAST = 0.5  # seconds that are worth more patience
+LEAST = 0.5  # seconds that are worth more patience, or a tenth of a deadline that is shorter than 5 s
 MOST = 5  # times as long as allowed, at the most
 
 
@@ -16,6 +16,7 @@ class Patience:
     def __init__(self, seconds, pids):
         self.pids = list(pids)
         self.end = time.monotonic() + seconds
+        self.least = min(LEAST, seconds / 10)
         self.last = self.end + (MOST - 1) * seconds
         self.waited = {pid: waited(pid) for pid in self.pids}
 
@@ -25,7 +26,7 @@ class Patience:
         seconds = max((self.waited[pid] - before[pid] for pid in self.pids), default=0)
         now = time.monotonic()
         self.end = min(now + seconds, self.last)
-        return seconds >= LEAST and self.end > now
+        return seconds >= self.least and self.end > now
 
 
 def waited(pid):

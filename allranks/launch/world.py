@@ -127,14 +127,16 @@ class World:
     def _begin(self, timeout):
         """Wait until all ranks have joined; return None, or the exception that explains why not."""
         start = time.monotonic()
-        limit = max(timeout, START)
 
         def is_over():
+            have_joined = len(self.joined) == len(self.ranks)
             late = time.monotonic() > start + timeout
-            return len(self.joined) == len(self.ranks) or self._failed() or (late and self._is_stopped())
+            return (
+                have_joined or self._failed() or self.is_lost or self.refused or (late and self._is_stopped())
+            )
 
         self._listen()
-        self._collect(start + limit, until=lambda: is_over() or self.is_lost or self.refused)
+        self._collect(start + max(timeout, START), until=is_over)
         if self.interrupts.came():
             return blame.interrupted(self._view()) if self.pids else blame.Interrupted("no rank was started")
         if self.refused:
@@ -142,7 +144,7 @@ class World:
         if self.is_lost:
             return blame.NotStarted("no rank was started: the process that ranks are forked from ended")
         if self._failed():
-            return self._explained(start + limit)
+            return self._explained()
         if len(self.joined) < len(self.ranks):
             missing = [r for r in self.ranks if r not in self.joined]
             return blame.not_started(self._view(), missing, time.monotonic() - start, self._is_stopped())
@@ -151,21 +153,15 @@ class World:
     def _finish(self, place, timeout):
         """Wait until all ranks have returned; return None, or the exception that explains why not."""
         self._tell(self.ranks, "begin", place)
-        patience = Patience(timeout, self.pids.values())
-        self._collect(patience.end, until=self._is_over)
-        while not self._is_over() and patience.grows():
-            self._collect(patience.end, until=self._is_over)
+        self._be_patient(timeout, until=self._is_over)
         if self.interrupts.came():
             return blame.interrupted(self._view())
         if self._failed():
-            return self._explained(patience.end)
+            return self._explained()
         if self._running():
             return blame.timed_out(self._view(), timeout)
-        if (
-            self.plan.rules
-            or "nccl" in self.plan.backend
-            or recorder.agree([outcome.detail for outcome in self.outcomes])
-        ):
+        is_exempt = self.plan.rules or "nccl" in self.plan.backend
+        if is_exempt or recorder.agree([outcome.detail for outcome in self.outcomes]):
             return None
         view = self._view()
         if recorder.disagreement(view.histories):
@@ -174,10 +170,16 @@ class World:
             notebook.warn(odd)
         return None
 
-    def _explained(self, deadline):
-        grace = min(deadline, time.monotonic() + GRACE)
-        self._collect(grace, until=lambda: not self._running())
+    def _explained(self):
+        self._be_patient(GRACE, until=lambda: not self._running())
         return blame.explain(self._view())
+
+    def _be_patient(self, seconds, until):
+        """Collect until `until()`, for so many seconds in which no rank waits for a processor."""
+        patience = Patience(seconds, [self.pids[r] for r in self._running() if r in self.pids])
+        self._collect(patience.end, until)
+        while not until() and patience.grows():
+            self._collect(patience.end, until)
 
     def _running(self):
         return [r for r in self.ranks if self.outcomes[r].state == "running"]

@@ -51,9 +51,9 @@ class Visit:
     problems: list[str] = field(default_factory=list)
 
     def scroll_through(self) -> None:
-        """Bring every part of the page into view once, so that what loads late loads."""
+        """Bring every part of the page into view once. What loads late is asked for then, and may still come."""
         self.page.evaluate(SCROLL_THROUGH)
-        self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_load_state("networkidle")  # true for ever once it was
 
     def gets_frames(self) -> bool:
         """False if the browser does not draw this page any more."""

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard import _fsdp_init
 
 from allranks import launch
-from allranks.launch import packing, patience, plan, rank
+from allranks.launch import RankFailed, packing, patience, plan, rank
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 SCALE = 3
@@ -285,10 +285,22 @@ def test_what_ranks_wait_for_a_processor_is_not_their_time():
 def test_patience_ends_for_ranks_that_always_wait_for_a_processor(monkeypatch):
     monkeypatch.setattr(patience, "LEAST", 0)
     monkeypatch.setattr(patience, "waited", lambda pid: time.monotonic())
-    start, given = time.monotonic(), patience.Patience(0.1, [1])
+    given = patience.Patience(0.1, [1])
+    allowed = given.last - given.end
     while given.grows():
         time.sleep(0.05)
-    assert given.end == given.last == pytest.approx(start + 0.1 * patience.MOST, abs=0.05)
+    assert given.end == given.last
+    assert allowed == pytest.approx(0.1 * (patience.MOST - 1))
+
+
+def test_ranks_that_wait_for_a_processor_have_longer_to_fail_too(monkeypatch):
+    def fail():
+        time.sleep(dist.get_rank())
+        raise ValueError("no")
+
+    monkeypatch.setattr(patience, "waited", lambda pid: time.monotonic())
+    with pytest.raises(RankFailed, match=r"^ranks 0, 1 raised ValueError: no"):
+        launch(fail, world_size=2)
 
 
 def test_a_script_needs_no_main_guard(tmp_path):

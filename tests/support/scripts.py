@@ -14,36 +14,35 @@ import traceback
 import warnings
 from pathlib import Path
 
+from allranks.launch.patience import Patience
+
 SECONDS = 20.0
 
 
 def torchrun(script, ranks, seconds=SECONDS):
     """Return the exit status (None after a time-out), what was printed, and what went to stderr."""
-    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with socket.socket() as held, tempfile.TemporaryDirectory() as folder:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # held, and yet free for rank 0
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
         path = Path(folder, "script.py")
         path.write_text(script, encoding="utf-8")
         running = {_fork(path, rank, ranks, port): rank for rank in range(ranks)}
-        until, status = time.monotonic() + seconds, 0
-        while running and time.monotonic() < until:
+        given, status = Patience(seconds, running), 0
+        while running and (time.monotonic() < given.end or given.grows()):
             pid, code = _ended(running)
             if pid is None:
                 time.sleep(0.005)
                 continue
             del running[pid]
             if code and not status:  # torchrun ends the others, too
-                status, until = code, min(until, time.monotonic() + 1)
+                status, given = code, Patience(1, running)
         for pid in running:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         if running and not status:
             return None, "", ""
-        said = [
-            "".join(Path(folder, f"{kind}{rank}").read_text() for rank in range(ranks)) for kind in (1, 2)
-        ]
-        return status, *said
+        return status, _said(folder, 1, ranks), _said(folder, 2, ranks)
 
 
 def _said(folder, kind, ranks):

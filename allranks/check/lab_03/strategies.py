@@ -131,7 +131,7 @@ def _chosen(answer, cases):
 
 
 def _end(mesh):
-    """End the groups of a mesh that nobody uses: under gloo each has a thread that wakes without a pause."""
+    """End the groups of a mesh that nobody uses: under gloo each has a thread that wakes often."""
     with contextlib.suppress(RuntimeError, ValueError):  # groups that this rank is not in, or that have ended
         for group in mesh.get_all_groups():
             if group is not dist.group.WORLD:
