@@ -51,7 +51,7 @@ class Visit:
     problems: list[str] = field(default_factory=list)
 
     def scroll_through(self) -> None:
-        """Bring every part of the page into view once. What loads late is asked for then, and may still come."""
+        """Bring every part of the page into view once; what then loads late may still be on its way."""
         self.page.evaluate(SCROLL_THROUGH)
         self.page.wait_for_load_state("networkidle")  # true for ever once it was
 
