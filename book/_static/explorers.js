@@ -396,7 +396,7 @@
     }
 
     async function clip(button, text, otherwise) {
-      const label = button.textContent;
+      const label = (button.dataset.label ??= button.textContent); // not "Copied", if it still says that
       try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
       catch { button.textContent = otherwise; }
       setTimeout(() => { button.textContent = label; }, 1600);
@@ -456,7 +456,7 @@
     for (const hand of ["pointerenter", "focusin"]) for (const part of [figure, form]) part.addEventListener(hand, wake);
     rests(figure, wake);
     addEventListener("hashchange", fromAddress);
-    phone.addEventListener("change", draw);
+    phone.addEventListener("change", () => { if (drawing || figure.classList.contains("ar-live")) draw(); });
     fromAddress();
   }
 

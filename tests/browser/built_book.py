@@ -21,8 +21,12 @@ SCROLL_THROUGH = """async () => {
 # compiles (156, headless and not): the page then gets no frame any more, and no test of it can pass.
 GETS_FRAMES = """() => new Promise(done => {
   requestAnimationFrame(() => requestAnimationFrame(() => done(true)));
-  setTimeout(() => done(false), 10_000);
+  setTimeout(() => done(false), 30_000);
 })"""
+
+
+# By the second frame the observers of sizes have been told.
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def built_pages() -> list[str]:

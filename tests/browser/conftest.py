@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 from built_book import SITE, STUCK, Visit, built_pages, drawn
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
 BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 VISITING = ("test_pages.py",)  # their tests share the fixture `visit`
+PATIENCE_MS = 120_000  # for a page to load, on a busy machine
+expect.set_options(timeout=30_000)  # as long as Playwright waits elsewhere
 FONTS_LATE_S = 0.5  # after the first paint: a page must keep still also then
 QUIET = [
     "--disable-gpu",
@@ -158,7 +160,7 @@ def open_page(browser):
             "response",
             lambda got: visit.problems.append(f"{got.status} {got.url}") if got.status >= 400 else None,
         )
-        page.goto(address)
+        page.goto(address, timeout=PATIENCE_MS)
         return visit
 
     return open_address

@@ -37,7 +37,7 @@ def test_a_mark_that_is_clicked_sets_a_control(name, opened):  # noqa: F811
     now = settings_of(page, name)
     assert is_set(now, listed)
     shows_what_python_says(page, name)
-    assert f"#explorer-{name}:" in page.url
+    assert f"#explorer-{name}:" in page.evaluate("location.hash")
     page.close()
 
 

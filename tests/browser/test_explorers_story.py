@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_explorers_live import after, opened, page_of, settings_of, shows_what_python_says  # noqa: F401
+from test_explorers_live import (
+    after,
+    opened,  # noqa: F401
+    page_of,
+    settings_of,
+    shows_what_python_says,
+    stop_the_clock,
+)
 
 from allranks import explorers
 from allranks.explorers.controls import settings
@@ -95,6 +102,7 @@ def test_a_refusal_of_a_folded_control_is_in_sight(opened):  # noqa: F811
 
 def test_a_voice_is_not_given_the_steps_that_are_played(opened):  # noqa: F811
     page = opened("zero").page
+    stop_the_clock(page)
     page.get_by_role("button", name="Play", exact=True).click()
     assert page.locator("figcaption").get_attribute("aria-live") == "off"
     page.get_by_role("button", name="Pause").click()
@@ -117,7 +125,7 @@ def test_a_link_in_the_text_sets_the_figure_again_and_again(site, tmp_path, open
         link.focus()
         page.keyboard.press("Enter")
         page.wait_for_function("document.querySelector('.ar-words').textContent.includes('32 micro-batches')")
-        assert page.url.endswith("#explorer-pipeline:microbatches=32")
+        assert page.evaluate("location.href").endswith("#explorer-pipeline:microbatches=32")
         assert settings_of(page, "pipeline")["microbatches"] == 32
         after(page, page.get_by_role("button", name="Reset").click)
     page.close()
@@ -127,7 +135,7 @@ def test_without_scripts_such_a_link_leads_to_the_figure(site, tmp_path, open_pa
     (tmp_path / "linked.html").write_text(with_link("pipeline", site.as_uri()), encoding="utf-8")
     page = open_page((tmp_path / "linked.html").as_uri(), java_script_enabled=False).page
     page.get_by_role("link", name="with 32").click()
-    assert page.url.endswith("#explorer-pipeline")
+    page.wait_for_url(lambda url: url.endswith("#explorer-pipeline"))
     assert page.locator(".ar-story").is_hidden() and page.locator(".ar-result").is_visible()
     page.close()
 

@@ -150,7 +150,7 @@ def test_the_figure_loads_its_python_when_it_is_touched(address, open_page):
     chosen = settings(explorers.explorer("averaging").CONTROLS, {"way": "none", "step": 12})
     assert before == explorers.draw("averaging", chosen)["text"]
     page.locator("#explorer-averaging [name=extra]").press("End")
-    page.locator("figure.ar-live").wait_for(timeout=15_000)
+    page.locator("figure.ar-live").wait_for()
     page.wait_for_function(
         "text => document.querySelector('#explorer-averaging .ar-words').textContent !== text", arg=before
     )

@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from built_book import FRAMES
 from PIL import Image
 from test_palette import PAPER, contrast, palette
 
@@ -51,6 +52,7 @@ def opened(address, open_page):
         visit.page.set_viewport_size({"width": width, "height": 850})
         visit.page.emulate_media(color_scheme=theme, media=media)
         visit.page.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
+        visit.page.evaluate(FRAMES)
         return visit.page
 
     yield open_chapter
@@ -185,6 +187,7 @@ def test_just_what_scrolls_is_a_stop_of_the_keyboard_and_stays_one_when_a_figure
     page.locator("figure.ar-explorer form").dispatch_event("pointerenter")
     page.locator("figure.ar-explorer.ar-live").wait_for()
     page.wait_for_timeout(400)  # the theme's script, which did this before, waited 300 ms
+    page.evaluate(FRAMES)
     boxes = page.locator(".bd-article :is(pre, div.math, .pst-scrollable-table-container):visible")
     wrong = boxes.evaluate_all("""all => all.filter(one => (one.scrollWidth > one.clientWidth ? "0" : null)
         !== one.getAttribute("tabindex")).map(one => one.outerHTML)""")

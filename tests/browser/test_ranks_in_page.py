@@ -209,7 +209,7 @@ def test_a_link_brings_a_program_and_does_not_run_it(visit, open_page):
     page.locator("#ranks-swap [data-do=copy]").click()
     page.wait_for_function("location.hash.startsWith('#ranks-swap:')")
     expected = page.locator("#ranks-swap textarea").input_value()
-    other = open_page(page.url)
+    other = open_page(page.evaluate("location.href"))
     try:
         other.page.locator("#ranks-swap .ar-failure", has_text="came with a link").wait_for()
         assert other.page.locator("#ranks-swap textarea").input_value() == expected

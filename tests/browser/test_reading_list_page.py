@@ -20,7 +20,6 @@ SHOWN = f"{WORKS}:visible"
 @pytest.fixture
 def page(address, open_page):
     visit = open_page(address + PAGE, PAGE)
-    visit.page.set_default_timeout(5000)
     yield visit.page
     assert visit.problems == [] and visit.foreign == []
     visit.page.close()
@@ -134,7 +133,7 @@ def test_works_are_sorted_and_the_order_by_topic_comes_back(page, option, rank):
 
 def test_the_address_keeps_what_was_chosen(page, address, open_page):
     choose(page, Topic="serving", Sort_by="short")
-    visit = open_page(page.url, PAGE)
+    visit = open_page(page.evaluate("location.href"), PAGE)
     assert shown(visit.page) == shown(page) and len(shown(page)) > 5
     visit.page.close()
 
