@@ -93,8 +93,11 @@ class Hub:
         found = {}
         for pid, command in self.processes().items():
             if command.startswith("bwrap") and f"/home/{name} " in command:
-                inside = psutil.Process(pid).children(recursive=True)
-                found |= {pid: "bwrap", **{one.pid: one.name() for one in inside}}
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found[pid] = "bwrap"
+                    for one in psutil.Process(pid).children(recursive=True):
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            found[one.pid] = one.name()
         return found
 
     def end(self) -> None:

@@ -129,7 +129,7 @@ def test_a_deadlock_ends_by_the_interrupt_button(hub, carol, notebook):
     cell.get_by_text("Interrupted: all ranks were ended").wait_for()
     assert "waiting in recv" in cell.inner_text()
     wait_until(notebook, "Idle")
-    hub.wait_for(lambda: len(hub.of("carol")) <= quiet, "the ranks to end", 10)
+    hub.wait_for(lambda: len(hub.of("carol")) <= quiet, "the ranks to end")
 
 
 @pytest.mark.stamped(None)
@@ -150,6 +150,6 @@ def test_who_logs_out_leaves_no_process(hub, carol, notebook):
     notebook.on("dialog", lambda dialog: dialog.accept())
     choose(notebook, "File", "Log Out")
     notebook.wait_for_url("**/hub/login")
-    hub.wait_for(lambda: hub.has_ended(left), "carol's processes to end", 30)
+    hub.wait_for(lambda: hub.has_ended(left), "carol's processes to end")
     carol.page.goto(carol.own)
     carol.page.get_by_role("button", name="Sign in").wait_for()

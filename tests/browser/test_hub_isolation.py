@@ -8,7 +8,7 @@ import time
 
 import psutil
 import pytest
-from running_hub import Hub, Person, free_port
+from running_hub import PATIENCE, Hub, Person, free_port
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's"),
@@ -25,6 +25,7 @@ import time, torch, torch.distributed as dist
 from allranks import launch
 
 def train(seconds):
+    pathlib.Path("/proc/self/comm").write_text("training")
     until = time.monotonic() + seconds
     steps = 0
     while True:
@@ -60,6 +61,11 @@ def hub(tmp_path_factory):
     hub.end()
 
 
+def training_ranks(hub):
+    """The processes that train, by the name that they take."""
+    return {pid for pid, name in hub.of("alice").items() if name == "training"}
+
+
 @pytest.fixture(scope="module")
 def alice(hub, browser):
     """Four ranks of hers train all the time, and a TCP store holds what nobody else may read."""
@@ -70,7 +76,8 @@ def alice(hub, browser):
     assert alice.run("launch(train, 900, timeout=1000)", seconds=4, kernel=training) == "still busy"
     said = alice.run(TRAIN + STORE)
     alice.port = int(said)
-    alice.ranks = {pid for pid in hub.of("alice") if psutil.Process(pid).num_threads() > 1}
+    hub.wait_for(lambda: len(training_ranks(hub)) == 4, "her ranks to train")
+    alice.ranks = training_ranks(hub)
     return alice
 
 
@@ -300,7 +307,7 @@ os.kill(-1, signal.SIGKILL)
 print("alive")
 """)
     assert said in ("alive\n", "the kernel died", "alive\nthe kernel died"), said
-    hub.wait_for(lambda: hub.has_ended(before), "bob's sandbox to end", 30)
+    hub.wait_for(lambda: hub.has_ended(before), "bob's sandbox to end")
     bob.start_again()
     assert bob.run("print('back')") == "back\n"
 
@@ -317,8 +324,9 @@ if os.fork() == 0:
         time.sleep(600)
 '''
 subprocess.Popen([sys.executable, "-c", daemon], start_new_session=True)
-import time
-time.sleep(1.5)
+import os, time
+while not os.path.exists("/tmp/daemon") or not open("/tmp/daemon").read():
+    time.sleep(0.1)
 print(open("/tmp/daemon").read().isdigit())
 """)
     assert said == "True\n", said
@@ -326,7 +334,7 @@ print(open("/tmp/daemon").read().isdigit())
     assert any("python" in command for command in before.values())
     status = bob.context.request.get(f"{hub.address}/hub/logout").status
     assert status == 200, status
-    hub.wait_for(lambda: hub.has_ended(before), "bob's processes to end", 30)
+    hub.wait_for(lambda: hub.has_ended(before), "bob's processes to end")
     assert hub.of("bob") == {}
 
 
@@ -334,8 +342,8 @@ def test_ranks_that_still_run_end_with_the_hub(hub, alice):
     everybody = hub.processes()
     assert alice.ranks < set(everybody)
     hub.process.send_signal(signal.SIGTERM)
-    hub.process.wait(60)
-    hub.wait_for(lambda: hub.has_ended(everybody), "all to end", 30)
+    hub.process.wait(PATIENCE)
+    hub.wait_for(lambda: hub.has_ended(everybody), "all to end")
 
 
 def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_path, request):
@@ -345,8 +353,8 @@ def test_nothing_is_left_of_a_hub_that_was_killed_and_the_next_one_starts(tmp_pa
     of_the_hub = next(pid for pid, command in everybody.items() if "jupyterhub_config.py" in command)
     assert any("configurable-http-proxy" in command for command in everybody.values())
     psutil.Process(of_the_hub).kill()
-    hub.process.wait(30)
-    hub.wait_for(lambda: hub.has_ended(everybody), "all to end", 30)
+    hub.process.wait(PATIENCE)
+    hub.wait_for(lambda: hub.has_ended(everybody), "all to end")
     hub.end()
     again = Hub(tmp_path, HUB_PORT=hub.address.rsplit(":", 1)[1])
     again.end()

@@ -49,7 +49,7 @@ def directories(pid):
     return glob.glob(os.path.join(packing.SHARED_MEMORY, f"allranks-{pid}-*"))
 
 
-def gone(look, seconds=2.0):
+def gone(look, seconds=20.0):
     """Return what `look()` still finds after `seconds`, empty as soon as it finds nothing."""
     deadline = time.monotonic() + seconds
     while (found := look()) and time.monotonic() < deadline:
