@@ -1,6 +1,8 @@
 """Settings and fixtures that tests share."""
 
 import os
+import random
+import sys
 
 import cloudpickle
 import hypothesis
@@ -63,6 +65,14 @@ def pytest_collection_modifyitems(config, items):
         if group and stamps.unchanged(group, *(page or [page_of(item)])):
             item.add_marker(pytest.mark.skip(reason=f"the inputs of {group} are as they were: {STAMPED}"))
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """A test draws the same at every run, whatever ran before it; `tools/draws.py` looks for other draws."""
+    random.seed(item.nodeid)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -64,7 +64,7 @@ def test_saving_on_one_rank_alone_is_ended_and_explained(capfd, monkeypatch, not
         if dist.get_rank() == 0:
             engine.save_checkpoint(folder)
 
-    monkeypatch.setattr(common, "SECONDS", 8.0)
+    monkeypatch.setattr(common, "SECONDS", 12.0)
     said = verdict(capfd, check.lab_05.checkpoint, on_rank_0, ANSWERS["consolidated"])
     assert "Every rank has to call save_checkpoint" in said
 

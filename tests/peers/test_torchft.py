@@ -14,7 +14,7 @@ from allranks.parallel.local import Fragment, Rounds
 pytestmark = pytest.mark.skipif(find_spec("torchft") is None, reason="the peer torchft is not installed")
 
 EVERY, STEPS, RATE, MOMENTUM = 6, 12, 0.7, 0.9  # three fragments: one meets after every second step
-WAIT = timedelta(seconds=30)
+WAIT = timedelta(minutes=5)
 
 
 def new_model():
@@ -53,7 +53,9 @@ def theirs(delay, keep):
 
     rank, address = dist.get_rank(), [None]
     if rank == 0:
-        lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=dist.get_world_size())
+        lighthouse = LighthouseServer(
+            bind="127.0.0.1:0", min_replicas=dist.get_world_size(), heartbeat_timeout_ms=60_000
+        )
         address = [lighthouse.address()]
     dist.broadcast_object_list(address)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -71,6 +73,8 @@ def theirs(delay, keep):
         use_async_quorum=False,
         init_sync=False,
         timeout=WAIT,
+        quorum_timeout=WAIT,
+        connect_timeout=WAIT,
     )
     model = new_model()
     inner = torch.optim.AdamW(model.parameters(), 1e-2)
@@ -94,7 +98,7 @@ STAMPED = pytest.mark.stamped("torchft")
 )
 def test_fragments_meet_as_torchfts_do(delay, keep):
     mine = launch(ours, delay, keep, world_size=2)
-    for by_us, by_them in zip(mine, launch(theirs, delay, keep, world_size=2, timeout=60)):
+    for by_us, by_them in zip(mine, launch(theirs, delay, keep, world_size=2, timeout=600)):
         if keep:  # the same mean of own and common weights, in another order of operations
             torch.testing.assert_close(by_us, by_them)
         else:

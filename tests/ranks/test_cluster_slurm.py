@@ -106,7 +106,7 @@ def slurm(tmp_path_factory):
         run("scancel", "--user=root")
         for daemon in reversed(daemons):
             daemon.terminate()
-            daemon.wait(20)
+            daemon.wait(DEADLINE)
 
 
 @pytest.mark.parametrize("distribution, nodes", [("block", [0, 0, 1, 1]), ("cyclic", [0, 1, 0, 1])])

@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,15 +20,16 @@ from allranks import launch
 from allranks.model import digits
 
 CLUSTER = Path(__file__).resolve().parents[2] / "deploy" / "cluster"
-STEPS, EVERY, DEADLINE = 9, 3, 150
+STEPS, EVERY, DEADLINE = 9, 3, 600
 SCRIPT = f"""
-import sys, time
+import os, sys, time
 sys.path.insert(0, {str(CLUSTER)!r})
 import train, torch.distributed as dist
 from allranks import launch
 from allranks.model import digits
-slowly = lambda step: time.sleep(0.4)
-found = launch(train.train, digits(), sys.argv[1], {STEPS}, {EVERY}, after_step=slowly)
+begins = not os.path.exists(sys.argv[1] + "/{EVERY}/.metadata")
+stay = lambda step: time.sleep({DEADLINE} if begins and step == {EVERY} else 0)  # until a rank is killed
+found = launch(train.train, digits(), sys.argv[1], {STEPS}, {EVERY}, after_step=stay, timeout={DEADLINE})
 if dist.get_rank() == 0:
     print("<first %d, loss %.6f>" % found[0])
 """
@@ -57,10 +59,10 @@ def machines():
         yield [([], "127.0.0.1", "lo")] * 2
 
 
-def agent(number, prefix, address, interface, master, script, folder):
+def agent(number, prefix, address, interface, master, port, script, folder):
     command = [
         *prefix, sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
-        "--rdzv-backend=c10d", f"--rdzv-endpoint={master}:29477", "--rdzv-id=allranks", "--max-restarts=2",
+        "--rdzv-backend=c10d", f"--rdzv-endpoint={master}:{port}", "--rdzv-id=allranks", "--max-restarts=2",
         f"--rdzv-conf=is_host={int(number == 0)}", f"--local-addr={address}", str(script), str(folder),
     ]  # fmt: skip
     environment = {
@@ -108,8 +110,11 @@ def test_the_script_of_a_cluster_trains_on_ranks_that_launch_starts(undisturbed)
 def test_a_killed_rank_costs_the_steps_since_the_checkpoint_and_not_the_result(tmp_path, undisturbed):
     script, folder = tmp_path / "script.py", tmp_path / "there"
     script.write_text(SCRIPT)
-    with machines() as places:
-        agents = [agent(m, *place, places[0][1], script, folder) for m, place in enumerate(places)]
+    with machines() as places, socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # held, and yet free for an agent
+        held.bind(("127.0.0.1", 0))
+        master = places[0][1], held.getsockname()[1]
+        agents = [agent(m, *place, *master, script, folder) for m, place in enumerate(places)]
         try:
             wait_for(folder / str(EVERY) / ".metadata", agents)
             os.kill(child_of(agents[1].pid), signal.SIGKILL)

@@ -79,10 +79,9 @@ def test_what_is_added_to_an_exception_is_shown():
 
 def test_an_echo_that_only_echoes_is_shown_if_nobody_else_can_be_blamed():
     def step():
-        group = dist.new_group(timeout=timedelta(milliseconds=300))
         if dist.get_rank() == 0:
-            dist.recv(torch.ones(1), src=1, group=group)
-        time.sleep(3)
+            dist.irecv(torch.ones(1), src=1).wait(timedelta(milliseconds=300))
+        time.sleep(60)
 
     error = failure(step, world_size=2)
     assert str(error) == "rank 0 raised RuntimeError: Timed out waiting 300ms for recv operation to complete"
@@ -147,11 +146,12 @@ def test_a_rank_that_left_its_group_is_to_blame():
 @pytest.mark.parametrize("members", [[0, 1, 2, 3], [0, 1]])
 def test_a_rank_that_comes_too_late_is_to_blame_and_not_those_who_gave_up(members):
     def step():
-        group = dist.new_group(members, timeout=timedelta(milliseconds=300))
+        group = dist.new_group(members)
         if dist.get_rank() in members:
             dist.all_reduce(torch.ones(1), group=group)
             if dist.get_rank() == 1:
                 time.sleep(60)
+            dist.distributed_c10d._set_pg_timeout(timedelta(milliseconds=300), group)
             dist.all_reduce(torch.ones(1), group=group)
         time.sleep(60)
 

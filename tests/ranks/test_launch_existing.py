@@ -27,7 +27,7 @@ def under_torchrun(tmp_path, script):
     """Run a script on two ranks that torchrun starts; return its status and all that it printed."""
     path = tmp_path / "script.py"
     path.write_text(dedent(BEGIN) + dedent(script))
-    done = subprocess.run([*TORCHRUN, path], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([*TORCHRUN, path], capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -52,11 +52,11 @@ def test_the_contract_is_that_of_ranks_that_launch_starts(tmp_path):
     _, said = under_torchrun(
         tmp_path,
         """
-        import random, time, numpy as np
+        import os, random, time, numpy as np
 
         class Point: shared = 0
 
-        seen, given, point = [], {"a": 1}, Point()
+        seen, given, point, over = [], {"a": 1}, Point(), __file__ + ".over"
 
         def mutate(given, point):
             seen.append(1)
@@ -73,7 +73,9 @@ def test_the_contract_is_that_of_ranks_that_launch_starts(tmp_path):
                     dist.all_reduce(torch.ones(1))
                 except RuntimeError as error:
                     print("<", str(error)[-60:], ">", flush=True)
-            time.sleep(2)
+                open(over, "w").close()
+            while not os.path.exists(over):
+                time.sleep(0.01)
 
         if __name__ == "__main__":
             assert launch(mutate, given, point) == launch(mutate, given, point) == [(1, True)] * 2

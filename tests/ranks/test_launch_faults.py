@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from traceback import walk_stack
 
 import pytest
 import torch
@@ -29,11 +30,11 @@ def the_next_launch_works(nothing_is_left_behind):
 
 
 def failure(fn, *args, kind=RankFailed, **options):
-    """Return the exception that launching `fn` ends in; it must not come from the deadline of a minute."""
+    """Return the exception that launching `fn` ends in; it must not come from a deadline of 1,000 s."""
     start = time.monotonic()
     with pytest.raises(kind) as caught:
-        launch(fn, *args, **options)
-    assert time.monotonic() - start < 30  # 0.7 s on a quiet machine; benchmarks/ measures it
+        launch(fn, *args, **{"timeout": 1_000, **options})
+    assert time.monotonic() - start < 500  # 0.7 s on a quiet machine; benchmarks/ measures it
     return caught.value
 
 
@@ -305,12 +306,22 @@ def interrupts():
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_ends_all_ranks(interrupts):
+def test_ctrl_c_ends_all_ranks(interrupts, tmp_path):
+    def watch(thread):
+        while "recv" not in [f.f_code.co_name for f, _ in walk_stack(sys._current_frames()[thread])]:
+            time.sleep(0.01)
+        (tmp_path / str(dist.get_rank())).touch()
+
     def exchange():
+        threading.Thread(target=watch, args=[threading.get_ident()], daemon=True).start()
         dist.recv(torch.empty(1), src=1 - dist.get_rank())  # interrupted here
 
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    def press():
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
     error = failure(exchange, world_size=2, kind=KeyboardInterrupt)
     assert str(error) == "all ranks were ended"
     assert error.__notes__ == [

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,9 +27,9 @@ def works():
     return launch(dist.get_rank, world_size=2) == [0, 1]
 
 
-def script(text, folder, timeout=100, **environment):
+def script(text, folder, timeout=600, **environment):
     """Run a program; return what it printed, and its status."""
-    path = folder.parent / f"{folder.name}.py"
+    path, cache = folder.parent / f"{folder.name}.py", str(folder.parent / "torch")
     path.write_text(dedent(text))
     done = subprocess.run(
         [sys.executable, path],
@@ -36,7 +37,7 @@ def script(text, folder, timeout=100, **environment):
         text=True,
         timeout=timeout,
         check=False,
-        env={**os.environ, **environment},
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, **environment},  # else torch makes it in TMPDIR
     )
     return done.stdout + done.stderr, done.returncode
 
@@ -101,8 +102,9 @@ def test_a_fork_server_that_is_stopped_does_not_stop_the_clock(monkeypatch):
             launch(dist.get_rank, world_size=2, timeout=0.3)
     finally:
         os.kill(stopped, signal.SIGCONT)
-    assert str(caught.value) == (
-        "ranks 0, 1 had not started after 0 s · a signal has stopped them, or the process they come from"
+    assert re.fullmatch(
+        r"ranks 0, 1 had not started after \d+ s · a signal has stopped them, or the process they come from",
+        str(caught.value),
     )
     assert works()
 
@@ -179,8 +181,8 @@ def test_a_rank_that_ends_is_noticed_although_what_it_forked_lives():
 
     start = time.monotonic()
     with pytest.raises(launch.RankFailed, match="exited with code 3"):
-        launch(f, world_size=1)
-    assert time.monotonic() - start < 20
+        launch(f, world_size=1, timeout=1_000)
+    assert time.monotonic() - start < 500
 
 
 # ---- files ----
@@ -213,7 +215,7 @@ def test_what_ranks_write_for_multiprocessing_and_keep_of_their_output_goes(tmp_
         ALLRANKS_OUTPUT="ordered",
     )
     assert said.endswith("2 kept\n") and status == -9
-    assert leftovers.gone(lambda: os.listdir(tmp_path), seconds=20) == []
+    assert leftovers.gone(lambda: os.listdir(tmp_path), seconds=60) == []
 
 
 def test_a_program_whose_output_is_ascii_shows_what_ranks_print(tmp_path):
@@ -283,24 +285,23 @@ def test_shared_memory_that_ranks_have_not_removed_goes_with_them(fails):
 def test_an_interrupt_reaches_the_readers_own_code(interrupts):
     class Endless:
         def __reduce__(self):
-            time.sleep(60)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+            raise AssertionError("the interrupt did not reach this code")
 
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         launch(len, Endless(), world_size=2)
-    assert time.monotonic() - start < 30
 
 
 def test_cancelling_what_awaits_a_launch_ends_its_ranks():
     async def main():
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.to_thread(launch, time.sleep, 60, world_size=2), 0.5)
+            waits = asyncio.to_thread(launch, time.sleep, 1_000, world_size=2, timeout=1_000)
+            await asyncio.wait_for(waits, 0.5)
 
     start = time.monotonic()
     asyncio.run(main())  # it waits for its threads
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 500
     assert works()
 
 

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 
-def add_node(nodes, tries=3, **options):
+def add_node(nodes, tries=10, **options):
     """Add a node; one that has not come up after 30 s Ray itself gives up: then another."""
     for left in reversed(range(tries)):
         try:
@@ -40,6 +40,8 @@ def environment():
     lighter = str(Path(__file__).with_name("lighter"))
     settings = {
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",
+        "RAY_gcs_server_port_wait_time_s": "300",
         "RAY_worker_niceness": "0",  # with Ray's 15, ranks starve beside the other tests
         "PYTHONPATH": os.pathsep.join(filter(None, [lighter, os.environ.get("PYTHONPATH")])),
     }
@@ -65,7 +67,7 @@ def cluster(environment):
             os.kill(pid, signal.SIGKILL)
 
 
-def on_ray(fn, *args, timeout=60):
+def on_ray(fn, *args, timeout=600):
     return launch(fn, *args, world_size=2, timeout=timeout, cluster="ray")
 
 
@@ -105,7 +107,7 @@ def test_the_rank_that_is_killed_is_named(cluster):
 
     with pytest.raises(RankFailed, match=r"^rank 1 ended without a report: its process or its machine died"):
         on_ray(step)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while ray.available_resources().get("CPU") != 2:
         assert time.monotonic() < deadline, "Ray still keeps CPUs of ranks that have ended"
         time.sleep(0.2)

@@ -15,10 +15,10 @@ IMPORTS = "from allranks import launch\nimport torch, torch.distributed as dist,
 @pytest.fixture(scope="module")
 def kernel():
     token = f"{os.getpid()}-{time.time_ns()}"
-    with Kernel(timeout=90, ALLRANKS_OUTPUT="ordered", **{leftovers.TOKEN: token}) as kernel:
+    with Kernel(timeout=600, ALLRANKS_OUTPUT="ordered", **{leftovers.TOKEN: token}) as kernel:
         assert kernel.run(IMPORTS).error is None
         yield kernel
-    assert leftovers.gone(lambda: leftovers.processes(token), seconds=10) == {}
+    assert leftovers.gone(lambda: leftovers.processes(token), seconds=60) == {}
 
 
 def value(kernel, code):
@@ -79,7 +79,7 @@ def test_globals_that_a_class_inside_a_function_reads_in_its_body_travel(kernel)
 
 def test_places_to_import_from_that_are_no_plain_strings_do_no_harm(kernel):
     kernel.run("from pathlib import Path\nclass Text(str): pass\nsys.path += [Path('/a'), Text('/b'), None]")
-    assert value(kernel, "launch(lambda: sys.path[-1], world_size=1, timeout=20)") == ["/b"]
+    assert value(kernel, "launch(lambda: sys.path[-1], world_size=1)") == ["/b"]
     kernel.run("del sys.path[-3:]")
 
 
@@ -233,13 +233,17 @@ def test_a_module_that_was_edited_and_not_reloaded_is_named(kernel, tmp_path):
 
 
 def test_an_array_of_400_mb_travels_as_fast_as_a_tensor(kernel):
+    arrays, tensors = [], []
     kernel.run("large = np.zeros(50_000_000)\nlarge[-1] = 7\ntext = bytes(100_000_000)")
-    cell = "start = time.perf_counter()\nback, = launch(lambda x: x, {}, world_size=1)\nback[-1]"
-    assert float(kernel.run(cell.format("large")).text.split("(")[-1].strip(")")) == 7
-    array = value(kernel, "time.perf_counter() - start")
+    assert value(kernel, "back, = launch(lambda x: x, large, world_size=1)\nback[-1]") == 7
     assert value(kernel, "back[0] = 1\n[back[0], large[0]]") == [1, 0]
-    kernel.run(cell.format("torch.from_numpy(large)"))
-    assert array < 2 * value(kernel, "time.perf_counter() - start") + 1
+    cell = "start = time.perf_counter()\nlaunch(lambda x: x, {}, world_size=1)\ntime.perf_counter() - start"
+    for _ in range(10):  # what else the machine does can only add to either
+        arrays.append(value(kernel, cell.format("large")))
+        tensors.append(value(kernel, cell.format("torch.from_numpy(large)")))
+        if min(arrays) < 2 * min(tensors) + 1:
+            break
+    assert min(arrays) < 2 * min(tensors) + 1
     assert value(kernel, "back, = launch(lambda x: x, text, world_size=1)\nlen(back)") == 100_000_000
     kernel.run("del large, text, back")
 

@@ -37,7 +37,7 @@ def job(tmp_path_factory):
     (folder / "train.py").write_text(JOB)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=3"]
     command += [str(folder / "train.py"), str(folder / "traces")]
-    subprocess.run(command, check=True, timeout=100, capture_output=True)
+    subprocess.run(command, check=True, timeout=600, capture_output=True)
     return folder / "traces"
 
 

@@ -171,17 +171,21 @@ def test_a_group_is_found_by_its_name_or_trace_does_not_know_how_many_ranks_take
     assert launch(find, world_size=2) == [2, 2]
 
 
-def test_the_deadline_of_collectives_can_be_changed_or_a_later_launch_under_torchrun_keeps_the_first_ones():
-    def wait():
+def test_the_deadline_of_collectives_can_be_changed_or_a_later_launch_under_torchrun_keeps_the_first_ones(
+    tmp_path,
+):
+    def wait(over):
         private.set_timeout(timedelta(milliseconds=200))
         if dist.get_rank() == 0:
             try:
                 dist.all_reduce(torch.ones(1))
             except RuntimeError as error:
+                over.touch()
                 return str(error)
-        time.sleep(1)
+        while not over.exists():
+            time.sleep(0.01)
 
-    assert "200ms" in launch(wait, world_size=2)[0]
+    assert "200ms" in launch(wait, tmp_path / "over", world_size=2)[0]
 
 
 def test_the_cpu_can_be_the_accelerator_or_fully_shard_takes_a_gpu_that_is_hidden():
@@ -307,11 +311,12 @@ def test_an_executors_work_and_who_awaits_it_are_found_or_a_cancelled_launch_goe
 
     async def main():
         task = asyncio.create_task(asyncio.to_thread(work))
-        await asyncio.sleep(0.05)
+        while "future" not in found:
+            await asyncio.sleep(0.01)
         assert not private.is_abandoned(found["future"])
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 300))
     assert found["noticed"]
     assert isinstance(found["future"], concurrent.futures.Future)
     assert private.work_of_this_thread() is None

@@ -128,17 +128,23 @@ main()
 PROGRAMS = [EVALUATES_EARLY, SAVES_BY_ITS_OWN_CLOCK, LOGS_FIRST, SKIPS_A_SAVE]
 
 
+def keep_writing(folder):
+    while True:
+        hang.write(folder)
+        time.sleep(0.1)
+
+
 def run(program, folder):
-    threading.Timer(0.8, hang.write, [folder]).start()
+    threading.Thread(target=keep_writing, args=[folder], daemon=True).start()
     exec(compile(program.lstrip("\n"), "train.py", "exec"), {"__name__": "__main__"})
-    time.sleep(1.2)
+    threading.Event().wait()
 
 
 def record(program):
     """Run a program on four ranks and return its dumps as plain data, as they are stored."""
     with tempfile.TemporaryDirectory() as folder:
         with contextlib.suppress(launch.RanksTimedOut):
-            launch(run, program, folder, timeout=2)
+            launch(run, program, folder, timeout=3)
         dumps = hang.read([folder])
     return {str(rank): plain(dump) for rank, dump in dumps.items()}
 

@@ -9,7 +9,7 @@ from kernel.sockets import sockets
 
 def test_a_kernel_waits_for_no_port_and_leaves_no_file():
     """Ports are found free, and bound by the kernel seconds later: in a full run, one of five was taken."""
-    with Kernel() as kernel:
+    with Kernel(timeout=600) as kernel:
         assert kernel.run("1 + 1").text == "2"
         bound = psutil.Process(kernel.pid).net_connections("inet")
         file = Path(kernel.manager.connection_file)

@@ -452,7 +452,7 @@ def write(path, made):
 
 
 def nb(*arguments):
-    return subprocess.run([sys.executable, NB, *arguments], capture_output=True, text=True, timeout=100)
+    return subprocess.run([sys.executable, NB, *arguments], capture_output=True, text=True, timeout=600)
 
 
 def test_run_makes_what_check_accepts(tmp_path):

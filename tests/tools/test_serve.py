@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 import serve
 
-WHOLE = "import pathlib, serve; serve.PAGES = pathlib.Path({!r}); serve.main()"
+WHOLE = "import pathlib, serve; serve.START_SECONDS = 600; serve.PAGES = pathlib.Path({!r}); serve.main()"
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def pages(tmp_path):
 
 
 def read(url):
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=120) as answer:
         return answer.read().decode()
 
 
@@ -32,7 +32,7 @@ def test_both_answer_and_both_stop(pages, how):
         assert read(book) == "the book"
         assert "JupyterLab" in read(lab)
         process.send_signal(how)
-        assert process.communicate(timeout=30)[0] == "stopped\n"
+        assert process.communicate(timeout=300)[0] == "stopped\n"
     assert process.returncode == 0
     assert not serve.answers(book)
     assert not serve.answers(lab)
@@ -72,6 +72,6 @@ def test_a_server_that_will_not_stop_is_made_to(monkeypatch):
 
 def test_without_a_built_book_it_says_how_to_build_it(tmp_path):
     command = [sys.executable, "-c", WHOLE.format(str(tmp_path))]
-    result = subprocess.run(command, cwd=serve.ROOT / "tools", capture_output=True, text=True, timeout=30)
+    result = subprocess.run(command, cwd=serve.ROOT / "tools", capture_output=True, text=True, timeout=300)
     assert result.returncode == 1
     assert result.stderr == "there is no built book in _build/html; `make book` builds it\n"

@@ -51,7 +51,7 @@ class Machine:
         self.calls.write_text("")
         command = ["bash", self.root / "tools" / script, *arguments]
         environment = {"PATH": str(self.bin), "HOME": str(self.root)} | environment
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
     def called(self, name):
         return [line for line in self.calls.read_text().splitlines() if line.startswith(name)]
