@@ -64,8 +64,9 @@ TOUCH = """async ([explorer, name, header]) => {
 
 
 MEASURED = """() => [...document.querySelectorAll("figure.ar-explorer")].every((figure) => {
-    const high = Number.parseFloat(figure.style.getPropertyValue("--ar-high") || 0);
-    return high === figure.querySelector(".ar-narrow").scrollHeight;
+    const picture = figure.querySelector(".ar-narrow");
+    const high = Number.parseFloat(figure.style.getPropertyValue("--ar-high"));
+    return !picture.checkVisibility() || high === picture.scrollHeight;
 })"""
 TOLD = """([name, words]) => {
     const figure = document.querySelector(`#explorer-${name}.ar-live:not([aria-busy])`);
