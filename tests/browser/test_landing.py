@@ -144,7 +144,9 @@ def test_one_arrangement_is_shown_and_read_by_keyboard(first_page, width, column
 def test_the_figure_loads_its_python_when_it_is_touched(address, open_page):
     visit = open_page(address + FIRST_PAGE)
     page = visit.page
+    page.set_viewport_size({"width": 390, "height": 850})  # a phone that is turned asks for none either
     page.wait_for_timeout(300)
+    page.set_viewport_size({"width": 1280, "height": 850})
     assert [url for url in visit.requested if "_static/explorers/" in url] == []
     before = page.locator("#explorer-averaging .ar-words").inner_text()
     chosen = settings(explorers.explorer("averaging").CONTROLS, {"way": "none", "step": 12})

@@ -294,6 +294,13 @@ def test_patience_ends_for_ranks_that_always_wait_for_a_processor(monkeypatch):
     assert allowed == pytest.approx(0.1 * (patience.MOST - 1))
 
 
+def test_a_short_deadline_grows_for_less(monkeypatch):
+    waits = iter([0, 0.1, 0, 0.1])
+    monkeypatch.setattr(patience, "waited", lambda pid: next(waits))
+    assert patience.Patience(0.5, [1]).grows()
+    assert not patience.Patience(10, [1]).grows()
+
+
 def test_ranks_that_wait_for_a_processor_have_longer_to_fail_too(monkeypatch):
     def fail():
         time.sleep(dist.get_rank())
