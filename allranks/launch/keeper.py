@@ -41,7 +41,7 @@ THEN = [
 ]
 GLANCE = 0.1  # seconds between two looks at ranks: what they have forked may keep their sentinels silent
 LOOK = 1.0  # seconds between two looks at the kernel: what it has forked may keep its sockets open
-TIDY = 1.0  # seconds that the trackers of a world's ranks have to remove what those left in shared memory
+TIDY = 4.0  # seconds that the trackers of a world's ranks have to remove what those left in shared memory
 PAUSE = 0.03  # seconds in which a next launch may still say that it wants another world than the standby
 
 
@@ -78,7 +78,7 @@ def serve(requests, kernel, kept, is_prepared=False):
             message, descriptors, _, _ = socket.recv_fds(requests, 8192, 253)
             if descriptors:
                 _fork_keeper(requests, message.decode(), *map(Connection, descriptors))
-    while message != b"leave" or _children():
+    while message != b"leave" or children(os.getpid()):
         end_with_the_kernel()
         time.sleep(GLANCE)
     os._exit(0)
@@ -193,7 +193,7 @@ def _start(method, arguments):
 def end_below():
     """End everything below this process; the trackers last, which remove shared memory that others left."""
     until = time.monotonic() + TIDY
-    while left := _children():
+    while left := children(os.getpid()):
         trackers = [pid for pid in left if _is_tracker(pid)] if time.monotonic() < until else []
         for pid in set(left) - set(trackers):
             with contextlib.suppress(ProcessLookupError):
@@ -211,10 +211,11 @@ def _is_tracker(pid):
         return b"multiprocessing.resource_tracker" in command.read()
 
 
-def _children():
+def children(pid):
+    """The processes that the main thread of a process has started, and that have not been waited for."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as children:
-            return [*map(int, children.read().split())]
+        with open(f"/proc/{pid}/task/{pid}/children") as pids:
+            return [*map(int, pids.read().split())]
     except OSError:
         return []
 

@@ -2,9 +2,10 @@
 
 It tells the kernel when it has joined the world, waits until all have, calls the function, and reports
 that it `returned`, or `raised` a `stacks.Failure`. A rank that returned stays until all have, but at most
-`LINGER`: a peer may still be connecting a group that this rank has done with, and one that waits for it in
-vain learns so from its closed connections. A rank that failed stays, connections open, until its keeper ends
-it: otherwise its peers would fail too, of "connection closed by peer", and drown the cause.
+`LINGER`, and as long as peers lack a processor: one may still be connecting a group that this rank has done
+with, and one that waits for it in vain learns so from its closed connections. A rank that failed stays,
+connections open, until its keeper ends it: otherwise its peers would fail too, of "connection closed by
+peer", and drown the cause.
 """
 
 import atexit
@@ -27,6 +28,7 @@ from multiprocessing import util
 
 from allranks import private
 from allranks.launch import bars, carried, keeper, packing, pickling, recorder, stacks
+from allranks.launch.patience import Patience
 
 LINGER = 1.0  # seconds
 WRITTEN = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
@@ -72,7 +74,10 @@ def live(rank, plan, environment, directory, to_keeper, pipes):
         digest = recorder.write(record)
         _flush()
         send(("returned", digest))
-        threading.Event().wait(None if plan.rules else LINGER)
+        if plan.rules:
+            threading.Event().wait()
+        time.sleep(LINGER / 2)  # most worlds have ended by then
+        Patience(LINGER / 2, keeper.children(os.getppid())).wait()
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
         _flush()
         send(("raised", stacks.Failure.of(error)))

@@ -9,6 +9,7 @@ reduction, and with gloo no sends and receives. `allranks.hang` reads its files 
 import io
 import json
 import math
+import os
 import pickle
 import zlib
 from collections import defaultdict, namedtuple
@@ -33,8 +34,9 @@ def write(path):
     """Write to `path` what this rank has entered; return digests, or None if those could not be compared."""
     entries = load(private.flight_recorder()).get("entries", [])
     history = history_of(entries, private.groups(), private.groups_made())
-    with open(path, "w", encoding="utf-8") as file:
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(history, file)
+    os.replace(f"{path}.new", path)  # who reads it meanwhile, or after this rank was ended, finds it whole
     if any(call.is_root for call in history.calls) or (entries and entries[0]["record_id"] > 0):
         return None  # roots differ from others, and what was lost may differ
     digests = defaultdict(int)

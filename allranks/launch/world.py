@@ -62,7 +62,7 @@ class World:
         if self.plan != plan or self.environment != dict(os.environ) or time.monotonic() > self.best_before:
             return False
         self._listen()
-        is_whole = os.path.exists(self.path("world")) and not self.refused
+        is_whole = os.path.exists(self.path("world")) and not (self.refused or self.silent)
         return server.is_alive() and is_whole and not (self.is_lost or self._failed())
 
     def use(self):
@@ -136,7 +136,7 @@ class World:
             )
 
         self._listen()
-        self._collect(start + max(timeout, START), until=is_over)
+        self._collect(lambda: start + max(timeout, START) - time.monotonic(), until=is_over)
         if self.interrupts.came():
             return blame.interrupted(self._view()) if self.pids else blame.Interrupted("no rank was started")
         if self.refused:
@@ -160,8 +160,8 @@ class World:
             return self._explained()
         if self._running():
             return blame.timed_out(self._view(), timeout)
-        is_exempt = self.plan.rules or "nccl" in self.plan.backend
-        if is_exempt or recorder.agree([outcome.detail for outcome in self.outcomes]):
+        nccl_agrees = self.plan.rules or "nccl" in self.plan.backend
+        if nccl_agrees or recorder.agree([outcome.detail for outcome in self.outcomes]):
             return None
         view = self._view()
         if recorder.disagreement(view.histories):
@@ -176,10 +176,8 @@ class World:
 
     def _be_patient(self, seconds, until):
         """Collect until `until()`, for so many seconds in which no rank waits for a processor."""
-        patience = Patience(seconds, [self.pids[r] for r in self._running() if r in self.pids])
-        self._collect(patience.end, until)
-        while not until() and patience.grows():
-            self._collect(patience.end, until)
+        running = [self.pids[r] for r in self._running() if r in self.pids]
+        self._collect(Patience(seconds, running).left, until)
 
     def _running(self):
         return [r for r in self.ranks if self.outcomes[r].state == "running"]
@@ -190,12 +188,12 @@ class World:
     def _is_over(self):
         return self._failed() or not self._running()
 
-    def _collect(self, deadline, until):
-        """Take in reports and deaths, and show output, until `until()`, the deadline, or an interrupt."""
+    def _collect(self, seconds_left, until):
+        """Take in reports and deaths, and show output, until `until()`, an interrupt, or none are left."""
         live = not output.is_ordered()
         left = GLANCE
         while left > 0 and not until() and not self.interrupts.came():
-            left = deadline - time.monotonic()
+            left = seconds_left()
             self._listen(max(0, min(left, GLANCE)))  # also if this process was not there until after it
             if live:
                 self._show()
@@ -279,20 +277,23 @@ class World:
         return any(map(stacks.is_stopped, (server.pid(), self.keeper_pid, *self.pids.values())))
 
     def _view(self):
-        """Ask every rank that still lives where it stands and what it has entered; return what is known."""
+        """Ask the ranks that have neither returned nor ended where they stand and what they have entered.
+
+        Return what is known. One that has returned has written what it entered.
+        """
         stopped = [r for r, pid in self.pids.items() if stacks.is_stopped(pid)]
-        asked = {self.pipes[r]: r for r in self.pids if self.outcomes[r].state != "stopped"}
-        self._tell(asked.values(), "where")
-        until = time.monotonic() + ANSWER
-        while (left := until - time.monotonic()) > 0:
-            if not (mute := [pipe for pipe, r in asked.items() if r not in self.answered]):
-                break
-            for pipe in connection.wait(mute, left):
-                self._take(asked[pipe])
-        else:  # somebody did not answer: C code there does not let Python run
-            for r in set(asked.values()) - self.answered:
-                stacks.force(self.pids[r])
-            time.sleep(FORCED)
+        over = ("stopped", "returned")
+        asked = {r: pid for r, pid in self.pids.items() if self.outcomes[r].state not in over}
+        self._tell(asked, "where")
+        patience = Patience(ANSWER, asked.values())
+        while (mute := asked.keys() - self.answered) and (left := patience.left()):
+            pipes = {self.pipes[r]: r for r in mute}
+            for pipe in connection.wait(list(pipes), left):
+                self._take(pipes[pipe])
+        for r in mute:  # C code there does not let Python run
+            stacks.force(asked[r])
+        if mute:
+            Patience(FORCED, [asked[r] for r in mute]).wait()
         frames = [stacks.read(self.path(f"stacks-{r}")) for r in self.ranks]
         histories = [recorder.read(self.path(f"collectives-{r}")) for r in self.ranks]
         return View(list(self.outcomes), frames, histories, stopped)

@@ -285,20 +285,40 @@ def test_what_ranks_wait_for_a_processor_is_not_their_time(monkeypatch):
 
 def test_patience_ends_for_ranks_that_always_wait_for_a_processor(monkeypatch):
     monkeypatch.setattr(patience, "LEAST", 0)
-    monkeypatch.setattr(patience, "waited", lambda pid: time.monotonic())
+    monkeypatch.setattr(patience, "waited", lambda pids: {1: time.monotonic()})
     given = patience.Patience(0.1, [1])
     allowed = given.last - given.end
-    while given.grows():
-        time.sleep(0.05)
-    assert given.end == given.last
+    given.wait()
+    assert time.monotonic() >= given.end == given.last
     assert allowed == pytest.approx(0.1 * (patience.MOST - 1))
 
 
-def test_a_short_deadline_grows_for_less(monkeypatch):
-    waits = iter([0, 0.1, 0, 0.1])
-    monkeypatch.setattr(patience, "waited", lambda pid: next(waits))
-    assert patience.Patience(0.5, [1]).grows()
-    assert not patience.Patience(10, [1]).grows()
+def test_a_short_deadline_is_put_off_for_less(monkeypatch):
+    clock, waits = iter([0, 1, 1, 1]), iter([{}, {"a thread that began meanwhile": 0.1}])
+    monkeypatch.setattr(patience, "waited", lambda pids: next(waits))
+    monkeypatch.setattr(patience.time, "monotonic", lambda: next(clock))
+    assert patience.Patience(0.5, [1]).left() == pytest.approx(0.1)
+    clock, waits = iter([0, 10, 10]), iter([{"a thread": 0}, {"a thread": 0.1}])
+    assert patience.Patience(10, [1]).left() == 0
+
+
+def test_patience_counts_what_any_thread_has_waited():
+    """The main thread sleeps; others compute, in C code that lets all run, more than there are processors."""
+    many = 2 * len(os.sched_getaffinity(0)) + 2
+    code = (
+        "import threading, zlib\n"
+        "def burn():\n"
+        "    while True: zlib.crc32(bytes(1 << 24))\n"
+        f"for _ in range({many}): threading.Thread(target=burn).start()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as burning:
+        main = f"/proc/{burning.pid}/task/{burning.pid}/schedstat"
+        until = time.monotonic() + 60
+        while max({**patience.waited([burning.pid]), main: 0}.values()) < 0.2 and time.monotonic() < until:
+            time.sleep(0.05)
+        burning.kill()
+    assert time.monotonic() < until
+    assert patience.waited([burning.pid]) == {}
 
 
 def test_ranks_that_wait_for_a_processor_have_longer_to_fail_too(monkeypatch):
@@ -306,7 +326,7 @@ def test_ranks_that_wait_for_a_processor_have_longer_to_fail_too(monkeypatch):
         time.sleep(dist.get_rank())
         raise ValueError("no")
 
-    monkeypatch.setattr(patience, "waited", lambda pid: time.monotonic())
+    monkeypatch.setattr(patience, "waited", lambda pids: {1: time.monotonic()})
     monkeypatch.setattr(patience, "MOST", 100)
     with pytest.raises(RankFailed, match=r"^ranks 0, 1 raised ValueError: no"):
         launch(fail, world_size=2)

@@ -29,7 +29,7 @@ def torchrun(script, ranks, seconds=SECONDS):
         path.write_text(script, encoding="utf-8")
         running = {_fork(path, rank, ranks, port): rank for rank in range(ranks)}
         given, status = Patience(seconds, running), 0
-        while running and (time.monotonic() < given.end or given.grows()):
+        while running and given.left():
             pid, code = _ended(running)
             if pid is None:
                 time.sleep(0.005)
