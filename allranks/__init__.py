@@ -14,7 +14,7 @@ Three layers, each of which imports nothing from those below it in this table:
                   profiles recovery ranks dispatchers roofline strategies averaging
     torch         what ranks run, and what counts what they do
                   private launch trace callers model parallel recipes serving nccl host_syncs units hang
-                  fake kept gzipped pieces alive sleeping torch_pipelines split_pipelines slow_link held
+                  fake kept gzipped pieces alive sleeping torch_pipelines split_pipelines slow_link held ports
     presentation  what readers see
                   plots explorers check claims published grading merging __main__
 """

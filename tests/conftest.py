@@ -96,4 +96,4 @@ def parallel_code_keeps_to_nccls_rules(request):
 def nothing_is_left_behind():
     yield
     assert leftovers.gone(lambda: leftovers.ranks(TOKEN)) == {}
-    assert leftovers.directories(os.getpid()) == []
+    assert leftovers.gone(lambda: leftovers.directories(os.getpid())) == []

@@ -11,7 +11,6 @@ import http.server
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from allranks.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "_build" / "html"
@@ -66,7 +67,7 @@ def book_server():
 @contextlib.contextmanager
 def jupyterlab():
     """Start JupyterLab; yield its address, or None after saying why it did not start."""
-    port, token = free_port(), secrets.token_hex(24)
+    port, token = free_port(HOST), secrets.token_hex(24)
     with tempfile.TemporaryFile("w+") as log:
         # A session of its own keeps Ctrl-C from it: it is stopped below, without its question and in order.
         lab = subprocess.Popen(
@@ -104,13 +105,6 @@ def lab_command(port):
         *options,
         *root,
     ]
-
-
-def free_port():
-    """A port that nothing uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 def wait_until(ready, unless):

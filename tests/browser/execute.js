@@ -10,9 +10,10 @@
       socket.close();
       resolve(text + last);
     };
-    const timer = setTimeout(() => end("still busy"), seconds * 1000);
+    let timer;
     socket.onclose = () => end("the kernel died");
-    socket.onopen = () =>
+    socket.onopen = () => {
+      timer = setTimeout(() => end("still busy"), seconds * 1000); // since the kernel was asked
       socket.send(
         JSON.stringify({
           header: { msg_id: number, msg_type: "execute_request", username: "", session: number, version: "5.3", date: "" },
@@ -23,6 +24,7 @@
           buffers: [],
         }),
       );
+    };
     socket.onmessage = ({ data }) => {
       const { msg_type: type, content, parent_header: parent } = JSON.parse(data);
       if (type === "status" && ["dead", "restarting", "autorestarting"].includes(content.execution_state)) end("the kernel died");

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,17 +14,12 @@ from pathlib import Path
 
 import psutil
 
+from allranks.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 PASSWORD = "ring of eight ranks"
-PATIENCE = 120  # seconds, on a busy machine
+PATIENCE = 300  # seconds, on a busy machine
 EXECUTE = (Path(__file__).parent / "execute.js").read_text()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Hub:
@@ -63,11 +57,11 @@ class Hub:
         """What it has printed."""
         return (self.folder / "log").read_text()
 
-    def wait_for(self, happens, what: str, patience: float = PATIENCE) -> None:
-        """Return as soon as `happens()`; fail after `patience` seconds."""
-        until = time.monotonic() + patience
+    def wait_for(self, happens, what: str) -> None:
+        """Return as soon as `happens()`; fail after `PATIENCE` seconds."""
+        until = time.monotonic() + PATIENCE
         while not happens():
-            assert time.monotonic() < until, f"waited {patience} s for {what}; it said:\n{self.said()}"
+            assert time.monotonic() < until, f"waited {PATIENCE} s for {what}; it said:\n{self.said()}"
             time.sleep(0.2)
 
     def processes(self) -> dict[int, str]:
@@ -170,7 +164,7 @@ class Person:
             self.page.goto(f"{self.hub.address}/hub/home")
             return self.page.get_by_role("button", name="Start My Server").is_visible()
 
-        self.hub.wait_for(offered, "the hub to notice that the server has died", 30)
+        self.hub.wait_for(offered, "the hub to notice that the server has died")
         self.page.get_by_role("button", name="Start My Server").click()
         self.arrive()
 

@@ -74,9 +74,11 @@ def run_below_the_first(page, code):
     page.locator(".jp-CodeCell .jp-InputPrompt").first.click()
     for key in ("Escape", "b", "Enter"):
         page.keyboard.press(key)
+    cell = page.locator(".jp-Cell.jp-mod-active")
+    cell.locator(".cm-editor.cm-focused").wait_for()
     page.keyboard.insert_text(code)
     page.keyboard.press("Control+Enter")
-    return page.locator(".jp-Cell.jp-mod-active")
+    return cell
 
 
 def stream(cell):
@@ -85,6 +87,8 @@ def stream(cell):
 
 
 def test_run_all_shows_what_the_page_shows(carol, notebook):
+    choose(notebook, "Edit", "Clear Outputs of All Cells")  # and their numbers, which are stored too
+    notebook.locator(".jp-InputPrompt", has_text=re.compile(r"^\[\d+\]:$")).wait_for(state="detached")
     choose(notebook, "Run", "Run All Cells")
     committed = nbformat.read(ROOT / f"{CHAPTER}.ipynb", 4).cells
     count = sum(cell.cell_type == "code" for cell in committed)
@@ -92,6 +96,7 @@ def test_run_all_shows_what_the_page_shows(carol, notebook):
         notebook.locator(".jp-InputPrompt", has_text=re.compile(rf"^\[{number}\]:$")).wait_for(
             state="attached"
         )
+    wait_until(notebook, "Idle")  # which a kernel says after all that it printed
     notebook.keyboard.press("Control+s")
     path = f"api/contents/allranks/{CHAPTER}.ipynb"
     notebook.locator(".lm-TabBar-tab.lm-mod-current:not(.jp-mod-dirty)", has_text="all_reduce").wait_for()
@@ -135,7 +140,8 @@ def test_a_deadlock_ends_by_the_interrupt_button(hub, carol, notebook):
 @pytest.mark.stamped(None)
 def test_the_kernel_restarts_and_runs_again(notebook):
     press(notebook, "restart")
-    notebook.locator(".jp-Dialog-button", has_text="Restart").click()
+    with notebook.expect_response("**/api/kernels/*/restart"):
+        notebook.locator(".jp-Dialog-button", has_text="Restart").click()
     wait_until(notebook, "Idle")
     cell = run_below_the_first(notebook, "6 * 7")
     cell.locator(".jp-OutputArea-output", has_text="42").wait_for()

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 
 from allranks import launch
-from allranks.check.lab_01 import scripts
 from allranks.check.lab_02 import means, stepping
 from allranks.check.lab_03 import strategies
 from allranks.check.lab_04 import autocast, clipping, runs
 from allranks.check.lab_04.common import FP16
 from allranks.check.lab_07 import common
+from allranks.ports import free_port
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -78,7 +78,7 @@ def test_parts_whose_loss_hardly_falls_are_drawn_again(monkeypatch):
 @pytest.mark.skipif(not EPHEMERAL.exists(), reason="Linux says which ports it gives away")
 def test_the_port_of_torchrun_is_none_that_the_system_gives_away_meanwhile():
     first, _ = map(int, EPHEMERAL.read_text(encoding="utf-8").split())
-    assert all(1024 <= scripts.free_port() < first for _ in range(20))
+    assert all(1024 <= free_port() < first for _ in range(20))
 
 
 def test_a_number_that_large_ones_cancel_to_has_their_rounding_error(monkeypatch):

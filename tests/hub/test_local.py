@@ -16,6 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from allranks.ports import free_port
+
 LOCAL = Path(__file__).resolve().parents[2] / "deploy" / "local"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hub's sandboxes are Linux's")
 
@@ -171,9 +173,7 @@ def test_a_link_in_place_of_the_own_socket_leads_nowhere(spawner, tmp_path):
     threading.Thread(target=tell, args=(secret, b"secret"), daemon=True).start()
     spawner.place.mkdir(parents=True)
     os.chown(spawner.place, spawner.uid, -1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     way_in = subprocess.Popen(spawner.way_in("127.0.0.1", port), stderr=subprocess.DEVNULL)
     try:
         said = {}

@@ -18,6 +18,7 @@ import pytest
 from allranks import launch
 from allranks.check import beyond_one_machine as beyond
 from allranks.model import digits
+from allranks.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = socket.gethostname().partition(".")[0]
@@ -64,14 +65,6 @@ def why_not():
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "Slurm is here")
 
 
-def free_ports(count):
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
-
-
 def wait_until(true, what):
     until = time.monotonic() + DEADLINE
     while not true():
@@ -85,7 +78,7 @@ def slurm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
     (folder / "state").mkdir()
     path = folder / "slurm.conf"
-    path.write_text(CONFIGURATION.format(host=HOST, folder=folder, ports=free_ports(3)))
+    path.write_text(CONFIGURATION.format(host=HOST, folder=folder, ports=[free_port() for _ in range(3)]))
     environment = {**os.environ, "SLURM_CONF": str(path), "OMP_NUM_THREADS": "1"}
 
     def run(*command):

@@ -265,12 +265,13 @@ def test_importing_allranks_starts_the_fork_server_in_a_kernel_without_importing
 
 def test_an_interrupt_while_the_fork_server_loads_does_no_harm():
     with new_kernel() as kernel:
-        kernel.run("import os, signal\nfrom allranks.launch import launch, server")
+        kernel.run("import os, signal, torch\nfrom allranks.launch import launch, server")
         kernel.run("os.kill(server.pid(), signal.SIGSTOP)")  # it loads until it may go on
         begun = kernel.begin("launch(print, 'hello', world_size=2)")
         assert not leftovers.gone(lambda: not leftovers.directories(kernel.pid), seconds=60)
         kernel.interrupt()
-        assert shown(kernel.finish(begun)) == "Interrupted: no rank was started"
+        cell = kernel.finish(begun)  # an interrupt raises as usual while `launch` still writes `print` down
+        assert cell.error["ename"] == "KeyboardInterrupt" or shown(cell) == "Interrupted: no rank was started"
         kernel.run("os.kill(server.pid(), signal.SIGCONT)")
         cell = kernel.run("launch(len, 'abc', world_size=2)")
         assert cell.text == "[3, 3]"

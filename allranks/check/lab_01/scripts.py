@@ -5,7 +5,6 @@ import inspect
 import os
 import random
 import re
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from allranks.check import exercise, labs
 from allranks.check.lab_01.placing import pretend_to_be
 from allranks.check.labs import is_written, on_ranks
 from allranks.launch import RanksTimedOut
+from allranks.ports import free_port
 
 SCRIPT = """import inspect
 import os
@@ -79,7 +79,6 @@ COLLECTIVES = {  # and the name of the argument that is the message
     "irecv": None, "barrier": None,
 }  # fmt: skip
 IN_PLACE = ("all_reduce", "reduce")  # what they send is also where they put the result
-PORTS = 20_000, 30_000  # Linux gives away those from 32,768 on, macOS those from 49,152 on
 JOIN = inspect.signature(dist.init_process_group)  # before anything is put in its place
 LINE = re.compile(r"^rank (\d+): (.*)$", re.MULTILINE)
 
@@ -194,18 +193,6 @@ def _torchrun(script, ranks):
             return None, "", ""
     statuses, printed, errors = zip(*agents, strict=True)
     return max(statuses), "".join(printed), "".join(errors)
-
-
-def free_port():
-    """A port that is free now and until torchrun listens, some seconds later.
-
-    It is none of those that the system gives to whoever asks for any, as the ranks of others do meanwhile.
-    """
-    while True:
-        port = random.SystemRandom().randrange(*PORTS)
-        with socket.socket() as free, contextlib.suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return port
 
 
 def _agent(path, port, environment):
