@@ -57,7 +57,8 @@
 
   class Late extends Error {}
   const waiting = new Map();
-  let frame, started, asked = 0;
+  let frame, started, asked = 0, queue = Promise.resolve();
+  let latest; // the figure whose program the worker ran last: it keeps the messages of that one
 
   addEventListener("message", ({ data, source }) => {
     if (!frame || source !== frame.contentWindow) return;
@@ -117,19 +118,39 @@
   /** Ends whatever runs: the worker goes with its frame. */
   function end() {
     frame?.remove();
-    frame = started = undefined;
+    frame = started = latest = undefined;
+    for (const { reject } of waiting.values()) reject(new Late());
     waiting.clear();
   }
 
-  async function ask(question, watch = 0) {
+  /** Asks one question at a time: each has the whole LIMIT, and no program is ended with another. */
+  function ask(question) {
+    const answer = queue.then(() => answered(question));
+    queue = answer.catch(() => {});
+    return answer;
+  }
+
+  async function answered(question) {
+    try { return await once(question); }
+    catch (error) {
+      end();
+      if (!(error instanceof Late && "source" in question)) throw error;
+    }
+    try { return await once(question, 1000); }
+    catch (error) { end(); throw error; }
+  }
+
+  async function once(question, watch = 0) {
     await (started ??= start());
-    let timer;
-    const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Late()), watch ? 2 * LIMIT : LIMIT); });
+    let timer, ticks = (watch ? 2 : 1) * LIMIT / 100;
+    const late = new Promise((_, reject) => { // where the page is seldom given the processor, nor is the worker: no clock, but ticks
+      timer = setInterval(() => { ticks -= 1; if (ticks < 0) reject(new Late()); }, 100);
+    });
     try {
       const answer = await Promise.race([tell({ question: JSON.stringify(question), watch }), late]);
       if (typeof answer !== "string" || answer.length > LONGEST) throw new Error("its answer is too long to be shown");
       return JSON.parse(answer);
-    } finally { clearTimeout(timer); }
+    } finally { clearInterval(timer); }
   }
 
   // ---- what is shown of an answer ----
@@ -237,7 +258,7 @@
     const first = area.value;
     const key = `all-ranks-program:${location.pathname}#${figure.dataset.program}`;
     const mark = `#ranks-${figure.dataset.program}:`;
-    let world = null, running = false, timer;
+    let world = null, running = false, stepping = false, again = false, timer;
     figure.classList.add("ar-live");
 
     const SIZES = /\bworld_size=(\d+)\b/g;
@@ -294,13 +315,11 @@
       stop();
       figure.setAttribute("aria-busy", "true");
       try {
-        showRun(await ask(question()).catch((error) => {
-          if (!(error instanceof Late)) throw error;
-          end();
-          return ask(question(), 1000);
-        }));
+        const told = await ask(question());
+        latest = figure;
+        showRun(told);
       } catch (error) {
-        end();
+        if (latest === figure) end(); // what it answered cannot be shown
         const last = error.message.trim().split("\n").pop(); // of a traceback
         const late = error instanceof Late || last.startsWith("KeyboardInterrupt");
         by(".ar-printed").textContent = ""; // that of an earlier run
@@ -313,14 +332,28 @@
 
     // ---- messages one by one ----
 
-    async function step() {
-      if (world === null) { const wanted = slider.value; await run(); slider.value = Math.min(wanted, slider.max); }
-      if (world === null || running) return;
+    const isKept = () => world !== null && latest === figure;
+
+    async function showStep() {
+      if (!isKept()) { const wanted = slider.value; await run(); slider.value = Math.min(wanted, slider.max); }
+      if (!isKept() || running) return;
       const shown = Number(slider.value);
       const whole = shown === Number(slider.max);
       slider.setAttribute("aria-valuetext", `${shown} of ${slider.max}`);
-      try { show(await ask({ world, step: whole && !timer ? null : shown, narrow: phone.matches })); }
-      catch (error) { end(); by(".ar-failure").textContent = `This could not be shown: ${error.message}.`; }
+      try {
+        const told = await ask({ world, step: whole && !timer ? null : shown, narrow: phone.matches });
+        if (isKept()) show(told);
+        else again = world !== null; // another program ran in between: this one runs once more
+      } catch (error) { by(".ar-failure").textContent = `This could not be shown: ${error.message || "it took too long"}.`; }
+    }
+
+    /** Shows the messages up to the slider's place; what it skipped while the last answer was under way is not shown. */
+    async function step() {
+      again = true;
+      if (stepping) return;
+      stepping = true;
+      while (again) { again = false; await showStep(); }
+      stepping = false;
       figure.dispatchEvent(new CustomEvent("ar-stepped"));
     }
 
@@ -340,10 +373,10 @@
 
     async function toggle() {
       if (timer) return stop();
-      if (world === null) await run();
-      if (world === null || slider.parentElement.hidden) return;
+      if (!isKept()) await run();
+      if (!isKept() || slider.parentElement.hidden) return;
       if (slider.value === slider.max) slider.value = 0;
-      timer = setInterval(() => move(1), 700);
+      timer = setInterval(() => { if (!stepping) move(1); }, 700);
       play.textContent = "Pause";
       play.setAttribute("aria-pressed", "true");
     }

@@ -61,6 +61,13 @@ def run(page, name, source=None):
     return tuple(figure.locator(part).text_content() for part in parts)
 
 
+def step_back(figure):
+    """Take back one message; what the caption then says."""
+    step = "f => new Promise(done => { f.addEventListener('ar-stepped', done, { once: true });"
+    figure.evaluate(step + " f.querySelector('[data-do=back]').click(); })")
+    return figure.locator("figcaption").text_content()
+
+
 def test_nothing_is_loaded_before_a_program_is_touched(visit):
     assert visit.page.locator("figure.ar-ranks svg").count() > 4
     assert not [url for url in visit.requested if "_static/explorers/" in url]
@@ -72,9 +79,7 @@ def test_a_program_runs_and_its_messages_are_shown_one_by_one(visit):
     printed, failure, caption = run(page, "launch-2")
     assert (printed, failure) == ("[6.0, 1.0, 3.0, 6.0]\n", "")
     assert caption.startswith("4 messages on 4 ranks in 40 µs")
-    step = "f => new Promise(done => { f.addEventListener('ar-stepped', done, { once: true });"
-    figure.evaluate(step + " f.querySelector('[data-do=back]').click(); })")
-    assert figure.locator("figcaption").text_content().startswith("3 of 4: rank 2 → rank 3")
+    assert step_back(figure).startswith("3 of 4: rank 2 → rank 3")
     assert figure.locator(".ar-space-wide g").count() == 3
     assert figure.locator(".ar-marked").count() == 2
     assert not visit.problems
@@ -133,6 +138,20 @@ def test_a_program_that_runs_on_is_stopped_and_the_page_goes_on(visit):
     hungry = "x = []\nwhile True:\n    x.append(bytearray(2**20))"
     assert "needs more memory than the page gives a program (line 3)" in run(visit.page, "swap", hungry)[1]
     assert run(visit.page, "launch-2")[0] == "[6.0, 1.0, 3.0, 6.0]\n"
+
+
+def test_a_program_waits_for_another_and_each_keeps_its_messages(visit):
+    page, figure = visit.page, visit.page.locator("#ranks-launch-2")
+    spin = "def f():\n    while True:\n        pass\n\n\nlaunch(f, world_size=2)"
+    page.evaluate(f"() => Promise.all([({RAN})(['swap', {spin!r}]), ({RAN})(['launch-2', null])])")
+    assert "it runs on and on" in page.locator("#ranks-swap .ar-failure").text_content()
+    assert figure.locator(".ar-printed").text_content() == "[6.0, 1.0, 3.0, 6.0]\n"
+    assert step_back(figure).startswith("3 of 4: rank 2 → rank 3")
+    run(page, "launch")
+    assert step_back(figure).startswith("2 of 4: rank 1 → rank 2")
+    run(page, "swap", spin)
+    assert step_back(figure).startswith("1 of 4: rank 0 → rank 1")
+    page.locator("#ranks-swap [data-do=reset]").click()
 
 
 @pytest.mark.parametrize("what", HOSTILE)
