@@ -27,6 +27,8 @@ from jupyterhub.spawner import LocalProcessSpawner
 from limits import Group
 from traitlets import Integer, Unicode
 
+from allranks.ports import free_port
+
 MIRROR = "/srv/book.git"  # in the sandbox: the book as this machine has it, for links that clone it
 FIRST_UID = 30_000  # of the users' own numbers on a hub that runs as root: accounts begin at 1,000
 HOST = "all-ranks"  # what each sandbox calls itself
@@ -110,6 +112,7 @@ class SandboxSpawner(LocalProcessSpawner):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         self.cmd = [*self.group().command(), *self.sandbox(), "jupyterhub-singleuser"]
+        self.port = self.port or free_port()  # none that the system gives to another before `socat` has it
         with self.log_pipe() as pipe:
             self.popen_kwargs = {"stdin": DEVNULL, "stdout": pipe, "stderr": STDOUT}
             ip, port = await super().start()

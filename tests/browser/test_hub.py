@@ -140,7 +140,7 @@ def test_a_deadlock_ends_by_the_interrupt_button(hub, carol, notebook):
 @pytest.mark.stamped(None)
 def test_the_kernel_restarts_and_runs_again(notebook):
     press(notebook, "restart")
-    with notebook.expect_response("**/api/kernels/*/restart"):
+    with notebook.expect_response("**/api/kernels/*/restart**"):
         notebook.locator(".jp-Dialog-button", has_text="Restart").click()
     wait_until(notebook, "Idle")
     cell = run_below_the_first(notebook, "6 * 7")
