@@ -23,7 +23,7 @@ from .all_reduce_grid import Grid, lanes
 from .controls import Choice, Integer, Scale, Steps, decades
 from .handles import handle, handles_over, playhead
 from .svg import WIDE, line, mark, marks_over, number, path, picture, text
-from .words import figures, scaled, seconds
+from .words import figures, many, scaled, seconds
 
 TITLE = "All-reduce, round by round"
 
@@ -73,7 +73,7 @@ def draw(width, *, algorithm, beside, world_size, nbytes, ranks_per_node, step, 
     links = Links(network["latency"] / 1e6, 1 / network["bandwidth"], network["faster"], p, ranks_per_node)
     (size, time), so_far = links.clock(rounds[:step], chunks, nbytes)
     heading = [
-        f"{NAMED[algorithm]}: before the first of {len(rounds)} rounds",
+        f"{NAMED[algorithm]}: before the first of {many(len(rounds), 'round')}",
         "each rank has its own values",
     ]
     if step:
@@ -86,7 +86,7 @@ def draw(width, *, algorithm, beside, world_size, nbytes, ranks_per_node, step, 
     marks += grid.cells(held) + (grid.arrows(rounds[step - 1].moves) if step else []) + grid.key()
     chart, bottom = times(width, grid.bottom + (34 if width == WIDE else 52), both, nbytes, links)
     words = said(both, nbytes, links)
-    words += f" After {step} of {len(rounds)} rounds"
+    words += f" After {step} of {many(len(rounds), 'round')}"
     words += f" ({rounds[step - 1].phase}; {seconds(so_far)})" if step else ""
     sums = [len(chunk) for row in held for chunk in row]
     words += f", {sums.count(p)} of {len(sums)} sums on the ranks are complete"
@@ -271,7 +271,7 @@ def said(both, nbytes, links):
             levels.intra.nbytes + levels.inter.nbytes,
         )
         words = f"{NAMED[name]} takes {seconds(links.seconds(levels), 4)}: "
-        words += f"{figures(rounds)} rounds, {memory_words(travelled)} in sequence"
+        words += f"{many(rounds, 'round')}, {memory_words(travelled)} in sequence"
         if name == "two_level":
             words += f", {memory_words(levels.inter.nbytes)} of it between nodes of {links.g}"
             words += f" and the rest inside, {links.faster} times faster"

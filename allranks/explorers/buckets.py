@@ -9,7 +9,7 @@ from ..memory import ddp_buckets
 from .controls import Choice, Integer, Scale, Steps, Toggle, decades, powers_of_two
 from .handles import handle, handles_over
 from .svg import WIDE, block, hatches, line, mark, marks_over, number, path, picture, rectangle, text
-from .words import figures, percent, scaled, seconds
+from .words import figures, many, percent, scaled, seconds
 
 TITLE = "Gradient buckets and overlap"
 
@@ -257,10 +257,10 @@ def said(sizes, buckets, now, others, until, world_size):
     """The numbers in words."""
     nbytes = [sum(sizes[index] for index in each) for each in buckets]
     least = min(range(len(CAPS)), key=lambda turn: (others[turn].exposed, turn))
-    many = f"{len(buckets)} buckets of up to" if len(buckets) > 1 else "one bucket of"
+    amount = f"{len(buckets)} buckets of up to" if len(buckets) > 1 else "one bucket of"
     words = (
         f"A backward pass of {seconds(now.backward)} makes {mebibytes(sum(sizes))} of gradients, which leave "
-        f"in {many} {mebibytes(max(nbytes))}. All-reduces among {world_size} ranks take "
+        f"in {amount} {mebibytes(max(nbytes))}. All-reduces among {world_size} ranks take "
         f"{seconds(now.communication)}: {seconds(now.hidden)} hidden, {seconds(now.exposed)} exposed, "
         f"and everything is done after {seconds(now.end)}. The least exposed time, "
         f"{seconds(others[least].exposed)}, comes with {CAPS[least][1]}; {CAPS[-1][1]} exposes "
@@ -269,5 +269,6 @@ def said(sizes, buckets, now, others, until, world_size):
     if until is not None:
         full = len([each for each in now.filled if each <= until])
         done = len([each for each in now.ends if each <= until])
-        words += f" After {seconds(until)}, {full} buckets are full and {done} averaged."
+        verb = "is" if full == 1 else "are"
+        words += f" After {seconds(until)}, {many(full, 'bucket')} {verb} full and {done} averaged."
     return words

@@ -128,7 +128,10 @@ def parts_of(given, token, width, bottom):
 def compute(given, **changed):
     """The `NextToken` at the settings, or at changed ones."""
     model, device, link, options = arguments(dict(given, **changed))
-    return next_token(model, device, link, **options)
+    try:
+        return next_token(model, device, link, **options)
+    except ValueError as why:
+        raise ValueError(f"ranks is refused: {why}") from why
 
 
 def arguments(given):

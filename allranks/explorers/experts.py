@@ -21,7 +21,7 @@ from ..experts import (
 from .controls import Integer, Scale, powers_of_two
 from .handles import handle, handles_over, spread
 from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
-from .words import figures, fixed, percent, scaled
+from .words import figures, fixed, many, percent, scaled
 
 TITLE = "Experts: routing, drops, load and all-to-alls"
 
@@ -64,9 +64,10 @@ def draw(width, *, tokens, experts, top_k, factor, skew, ranks, hidden, looked_a
     needed = buffer_bytes(1, max(crossing_tokens(dispatches, ranks)), hidden)
     words = (
         f"{ranks} {'ranks' if ranks > 1 else 'rank'} with {tokens} tokens each, {top_k} of {experts} experts "
-        f"a token: an expert accepts at most {capacity} {'tokens' if capacity > 1 else 'token'} from a rank. "
+        f"a token: an expert accepts at most {many(capacity, 'token')} from a rank. "
         f"Of {ranks * tokens * top_k:,} choices "
-        f"{drops} are dropped, {lost} tokens reach no expert, and {full} of the slots are empty. "
+        f"{drops} are dropped, {many(lost, 'token')} reach{'es' if lost == 1 else ''} no expert, "
+        f"and {full} of the slots are empty. "
         f"The busiest rank has {fixed(imbalance(rank_load(dispatches, ranks)), 2)} times the mean load. "
     )
     if ranks > 1:
@@ -91,6 +92,8 @@ def insight(drops, lost, full, ranks):
     if not drops:
         return f"Nothing is dropped; the price is that {full} of the slots in each {where} are empty."
     words = f"Some experts are full while {full} of all slots are empty"
+    if lost == 1:
+        return f"{words}, and 1 token loses every expert it chose."
     return f"{words}, and {lost} tokens lose every expert they chose." if lost else f"{words}."
 
 
@@ -128,7 +131,7 @@ def buffers(width, top, dispatches, capacity):
     row = 42 if slim else 30
     marks = [text(0, top, "what each rank sends to each expert", bold=True)]
     under = top + 20
-    words = f"at most {capacity} tokens; {'below' if tight else '−'}: dropped"
+    words = f"at most {many(capacity, 'token')}; {'below' if tight else '−'}: dropped"
     marks.append(text(0, under, words, size=12, ink="ink-soft"))
     top = under + 26
     for owner in range(len(dispatches)):
@@ -174,7 +177,7 @@ def sent_to(width, top, dispatches, capacity):
         marks.append(mark(0, y, LEFT - 4, row - 4, sets, words, f"r{source}"))
         for expert in range(count if ranks * count <= 32 else 0):
             missing = each.wanted[expert] - each.taken[expert]
-            words = f"rank {source} to expert {expert}: {each.taken[expert]} of {capacity} slots"
+            words = f"rank {source} to expert {expert}: {each.taken[expert]} of {many(capacity, 'slot')}"
             words += f", {missing} dropped"
             x = LEFT + expert * cell
             marks.append(mark(x, y, cell - 3, row - 4, sets, words, f"r{source} e{expert}"))
@@ -188,7 +191,7 @@ def worked_on(width, top, dispatches, capacity):
     for expert in range(count):
         taken = sum(each.taken[expert] for each in dispatches)
         owner = expert // part
-        words = f"expert {expert} on rank {owner}: {taken} tokens, room for {room}"
+        words = f"expert {expert} on rank {owner}: {many(taken, 'token')}, room for {room}"
         x, lights = LEFT + expert * cell, f"e{expert}"
         marks.append(mark(x, top + 24, cell - 3, 115, f"looked_at={owner}", words, lights))
     return marks
@@ -203,7 +206,7 @@ def room_line(width, top, dispatches, routing, factor):
     scale = (high - 16) / max(max(wanted), room)
     heights = spread([(each, some * scale) for each, some in rooms], high, 14)
     places = [(figures(each), top + 24 + high - tall) for each, tall in heights]
-    words = f"factor {figures(factor)}: room for {room} tokens"
+    words = f"factor {figures(factor)}: room for {many(room, 'token')}"
     label = "room of each expert: capacity factor"
     return handle(width, "factor", label, "y", places, figures(factor), width - 14, words, (LEFT, width - 3))
 

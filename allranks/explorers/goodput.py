@@ -9,7 +9,7 @@ from .. import failures
 from .controls import Choice, Scale, powers_of_two
 from .goodput_chart import HIGH, chart, columns
 from .svg import WIDE, block, mark, marks_over, picture, rectangle, text
-from .words import figures, lasting, percent
+from .words import figures, lasting, many, percent
 
 TITLE = "Goodput: what failures and checkpoints cost"
 
@@ -259,9 +259,9 @@ def words(given, own, runs):
     plural = "s" if nodes > 1 else ""
     best = failures.best(given["write"], mean)
     said = (
-        f"{nodes:,} node{plural}, {figures(rate_of(given))} failures in a thousand node-days: one every "
-        f"{lasting(mean)}. With a checkpoint every {lasting(interval)}, {percent(own.trains)} of the time "
-        f"is spent training. Writing takes {percent(own.writes)}, redoing {percent(own.repeats)}, "
+        f"{nodes:,} node{plural}, {many(figures(rate_of(given)), 'failure')} in a thousand node-days: "
+        f"one every {lasting(mean)}. With a checkpoint every {lasting(interval)}, {percent(own.trains)} of "
+        f"the time is spent training. Writing takes {percent(own.writes)}, redoing {percent(own.repeats)}, "
         f"noticing {percent(own.detects)} and restarting {percent(own.restarts)}. "
     )
     if given["save"] != "best":

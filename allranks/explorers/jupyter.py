@@ -76,7 +76,7 @@ class Explorer:
         for name, widget in self.widgets.items():
             widget.disabled = name in self.shown.get("idle", ())
             if isinstance(widget, _Steps):
-                widget.max = max(widget.value, self.shown.get("steps", 1) - 1)
+                widget.max = self.shown.get("steps", 1) - 1
 
 
 class _Steps(widgets.IntSlider):

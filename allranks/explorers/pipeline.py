@@ -9,7 +9,7 @@ from ..simulate import simulate
 from .controls import Choice, Integer, Scale, Steps
 from .handles import handle, handles_over
 from .svg import WIDE, bars, hatches, legend, line, mark, marks_over, number, picture, rectangle, text
-from .words import figures, fixed, percent
+from .words import figures, fixed, many, percent
 
 TITLE = "Pipeline schedules on a clock"
 
@@ -102,7 +102,7 @@ def moments(bottom, width, end, steps, moment):
     for at in range(apart, steps + 1, apart):
         what, sets = ("show all", 0) if at == moment else ("show what each rank holds", at)
         words, x = (
-            f"after {figures(end * at / steps)} units of time: {what}",
+            f"after {many(figures(end * at / steps), 'unit')} of time: {what}",
             LEFT + (at // apart - 0.5) * wide,
         )
         made.append(mark(x, 24, wide, bottom - 50, f"moment={sets}", words))
@@ -165,7 +165,7 @@ def row_of(stages):
 def insight(timelines, durations):
     """What the picture teaches at these settings, in a sentence."""
     (name, ours), *others = timelines
-    held = figures(max(ours.peak_activations))
+    held = many(figures(max(ours.peak_activations)), "micro-batch")
     for beside, theirs in others:
         if beside == name:
             continue
@@ -173,13 +173,13 @@ def insight(timelines, durations):
         time = f"{percent(abs(gain))} {'less' if gain > 0 else 'more'} time than"
         time = "as long as" if abs(gain) < 0.0005 else time
         words = f"{WORDS.get(name, name)} takes {time} {WORDS.get(beside, beside)}, and the rank that "
-        words += f"stores most holds {held} micro-batches, not {figures(max(theirs.peak_activations))}."
+        words += f"stores most holds {held}, not {figures(max(theirs.peak_activations))}."
         return words[0].upper() + words[1:]
     idle = figures(ours.makespan - ours.ideal)
     words = f"Of {figures(ours.makespan, 4)} units of time {figures(ours.ideal, 4)} are work"
     if name in ("gpipe", "one_f_one_b") and not durations["transfer"]:
         return f"{words}. Filling and draining take {idle}, a smaller share with more micro-batches."
-    return f"{words} and {idle} are waiting; the rank that stores most holds {held} micro-batches."
+    return f"{words} and {idle} are waiting; the rank that stores most holds {held}."
 
 
 def make(name, stages, microbatches, chunks, memory_limit, durations):
@@ -271,12 +271,6 @@ def clock(y, end, scale, width):
         marks.append(line(x, y, x, y + 4))
         marks.append(text(x, y + 16, str(tick), "middle", 11, "ink-soft"))
     return marks
-
-
-def many(count, thing):
-    """A number of things: "1 rank", "8 micro-batches"."""
-    plural = "es" if thing[-1] == "h" else "s"
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}{plural}"
 
 
 def said(name, timeline, until):

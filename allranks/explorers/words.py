@@ -25,6 +25,12 @@ def figures(x, digits=3):
     return said.rstrip("0").rstrip(".") if "." in said else said
 
 
+def many(count, thing):
+    """A number of things, which may be in words already: "1 rank", "8 micro-batches", "2.5 units"."""
+    plural = "es" if thing[-1] == "h" else "s"
+    return f"{count} {thing}" if str(count) == "1" else f"{count} {thing}{plural}"
+
+
 def percent(part, decimals=1):
     """A part of one as a percentage: percent(0.2727) is "27.3 %"."""
     return f"{fixed(100 * part, decimals)} %"

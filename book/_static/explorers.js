@@ -139,6 +139,8 @@
     const steppers = [...figure.querySelectorAll('[data-do="tell"]')];
     const controls = [...form.elements].filter((element) => element.name);
     let given = { ...start };
+    let good = start; // what the picture shows
+    let turned = false; // the phone, since the last answer
     let drawing = false;
     let again = false;
     let given_a_hand = false;
@@ -170,8 +172,10 @@
       for (const control of controls) {
         const mine = sentence && (sentence.split(" ")[0] === control.name || (!controls.some((one) => one.name === sentence.split(" ")[0]) && control === controls[0]));
         figure.querySelector(`#${CSS.escape(control.id)}-refusal`).textContent = mine ? `${sentence}.` : "";
-        control.toggleAttribute("aria-invalid", Boolean(mine));
-        if (mine) control.closest("details")?.setAttribute("open", "");
+        control.setAttribute("aria-invalid", String(Boolean(mine)));
+        if (!mine) continue;
+        control.closest("details")?.setAttribute("open", "");
+        control.disabled = false; // as the settings before left it
       }
       figure.classList.toggle("ar-stale", Boolean(sentence));
       if (sentence) figure.dispatchEvent(new CustomEvent("ar-refused"));
@@ -186,6 +190,9 @@
           again = false;
           const shown = await ask({ explorer: name, settings: given, narrow: phone.matches });
           if (again) continue;
+          if (!shown.refusal) good = given;
+          else if (turned) show(await ask({ explorer: name, settings: good, narrow: phone.matches }));
+          turned = false;
           refuse(shown.refusal);
           if (!shown.refusal) show(shown);
         } while (again);
@@ -210,7 +217,10 @@
       if (shown.result) [...result.children].forEach((part, i) => write_words(part, shown.result[i]));
       for (const control of controls) {
         control.disabled = (shown.idle ?? []).includes(control.name);
-        if (control.dataset.kind === "steps") control.max = Math.max(Number(control.value), (shown.steps ?? 1) - 1);
+        if (control.dataset.kind !== "steps") continue;
+        control.max = (shown.steps ?? 1) - 1; // a browser takes the value down with it
+        given[control.name] = Number(control.value);
+        say(control);
       }
       if (!figure.classList.contains("ar-live")) performance.mark("ar-live");
       figure.classList.add("ar-live");
@@ -276,6 +286,7 @@
     for (const link of document.querySelectorAll(`a.ar-set[href="#explorer-${name}"]`)) {
       link.href = `#explorer-${name}:${link.dataset.set}`;
       link.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a tab or a window of its own
         event.preventDefault();
         stop();
         set({ ...start, ...parse(link.dataset.set) });
@@ -434,7 +445,7 @@
       },
       back: () => { stop(); move(-1); remember(); },
       on: () => { stop(); move(1); remember(); },
-      play: toggle,
+      play: () => { toggle(); if (!timer) remember(); },
     };
 
     figure.addEventListener("ar-hand", ({ detail }) => {
@@ -456,7 +467,7 @@
     for (const hand of ["pointerenter", "focusin"]) for (const part of [figure, form]) part.addEventListener(hand, wake);
     rests(figure, wake);
     addEventListener("hashchange", fromAddress);
-    phone.addEventListener("change", () => { if (drawing || figure.classList.contains("ar-live")) draw(); });
+    phone.addEventListener("change", () => { turned = true; if (drawing || figure.classList.contains("ar-live")) draw(); });
     fromAddress();
   }
 

@@ -72,9 +72,16 @@
       const { one, first } = drag;
       drag = null;
       figure.classList.remove("ar-dragged");
-      const shown = Number(one.getAttribute("aria-valuenow"));
-      if (figure.classList.contains("ar-stale")) put(one, shown, true); // what is refused is not kept
-      else if (place(one) !== first || shown !== first) put(one, place(one), true);
+      const settle = () => {
+        const shown = Number(one.getAttribute("aria-valuenow"));
+        if (figure.classList.contains("ar-stale")) put(one, shown, true); // what is refused is not kept
+        else if (place(one) !== first || shown !== first) put(one, place(one), true);
+      };
+      if (!figure.hasAttribute("aria-busy")) return settle();
+      const answered = new AbortController(); // only the answer tells whether it is refused
+      for (const how of ["ar-drawn", "ar-refused"]) {
+        figure.addEventListener(how, () => { answered.abort(); settle(); }, { signal: answered.signal });
+      }
     }
 
     function cancel() {

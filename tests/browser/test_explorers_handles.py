@@ -140,6 +140,18 @@ def test_a_value_that_is_refused_is_not_kept_by_a_drag(opened):  # noqa: F811
     after(page, page.mouse.up)
     assert settings_of(page, "pipeline")["microbatches"] == 8
     assert page.locator(".ar-refusal:not(:empty)").count() == 0
+    page.mouse.move(*middle(handle))
+    page.mouse.down()
+    page.evaluate("""() => { // it is let go before the answer has come
+      const figure = document.querySelector("figure.ar-explorer");
+      const let_go = () => figure.querySelector(".ar-wide").dispatchEvent(
+        new PointerEvent("pointerup", { bubbles: true }));
+      figure.addEventListener("ar-hand", () => setTimeout(let_go), { once: true });
+    }""")
+    after(page, lambda: page.mouse.move(start[0] + float(there) - float(here), start[1]))
+    page.mouse.up()
+    page.wait_for_function("!document.querySelector('.ar-stale, [aria-busy]')")
+    assert settings_of(page, "pipeline")["microbatches"] == 8
     page.close()
 
 

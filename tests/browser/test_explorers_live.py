@@ -230,8 +230,71 @@ def test_a_setting_that_is_not_allowed_is_explained_beside_its_control_and_keeps
     refusal = visit.page.locator("#pipeline-stages-refusal")
     assert refusal.inner_text().startswith("stages must be a multiple of")
     assert refusal.get_attribute("role") == "alert"
+    assert visit.page.locator("[name=stages]").get_attribute("aria-invalid") == "true"
     assert visit.page.locator(".ar-wide .ar-image").inner_html() == before
+    visit.page.set_viewport_size({"width": 390, "height": 800})  # the same in its narrow form
+    narrow = explorers.draw(
+        "pipeline", {"schedule": "dualpipe", "stages": 4, "microbatches": 8, "beside": ""}, 360
+    )
+    visit.page.wait_for_function(SAME_PICTURE.replace("ar-wide", "ar-narrow"), arg=narrow["svg"])
+    visit.page.locator("figure.ar-explorer:not([aria-busy])").wait_for()
+    assert refusal.inner_text().startswith("stages must be a multiple of")
     visit.page.close()
+
+
+def test_the_control_that_a_refusal_names_can_be_moved(opened):
+    page = opened("all_reduce", given={"world_size": 6}).page
+    control = page.locator("[name=ranks_per_node]")
+    assert control.is_disabled()  # a ring has no nodes
+    after(page, lambda: page.locator("[name=algorithm]").select_option(label="two-level ring"))
+    assert page.locator("#all_reduce-ranks_per_node-refusal").inner_text().startswith("ranks_per_node must")
+    assert control.is_enabled()
+    page.close()
+
+
+def test_fewer_steps_take_the_step_with_them(opened):
+    page = opened("all_reduce", given={"world_size": 8, "step": 14}).page
+    place = page.locator("[name=world_size]")
+    place.focus()
+    for _ in range(4):
+        after(page, lambda: page.keyboard.press("ArrowLeft"))
+    assert settings_of(page, "all_reduce")["step"] == 6
+    after(page, page.locator("[data-do=back]").click)
+    assert settings_of(page, "all_reduce")["step"] == 5
+    shows_what_python_says(page, "all_reduce")
+    page.close()
+
+
+def test_a_pause_is_remembered_and_a_link_that_sets_can_open_a_tab(opened, open_page, address):
+    page = opened("all_reduce").page
+    stop_the_clock(page)
+    page.locator("[data-do=play]").click()
+    page.clock.run_for(3 * 700)
+    page.locator("[data-do=play]").click()
+    step = settings_of(page, "all_reduce")["step"]
+    assert step and page.evaluate("location.hash").endswith(f"step={step}")
+    page.close()
+    page = open_page(address + "notebooks/pipeline_parallel/zero_bubble_v.html").page
+    with page.context.expect_page() as tab:
+        page.locator("a.ar-set").first.click(modifiers=["Control"])
+    tab.value.close()
+    page.close()
+
+
+def test_after_back_controls_and_picture_agree(address, open_page):
+    page = open_page(address + "notebooks/pipeline_parallel/gpipe.html").page
+    form = "#explorer-pipeline form"
+    page.dispatch_event(form, "pointerenter")
+    page.locator("figure.ar-live").first.wait_for()
+    page.locator(f"{form} [name=stages]").focus()
+    page.keyboard.press("ArrowRight")
+    page.evaluate("history.replaceState(null, '', location.pathname)")  # as after a link to a heading
+    page.goto(address + "notebooks/pipeline_parallel/problems.html")
+    page.go_back()
+    stages = page.locator(f"{form} [name=stages]")
+    assert caption(page).startswith(f"GPipe on {stages.input_value()} ranks")
+    assert stages.locator("+ output").inner_text() == stages.input_value()
+    page.close()
 
 
 def test_without_scripts_the_first_picture_and_its_words_are_there_and_no_dead_controls(opened):

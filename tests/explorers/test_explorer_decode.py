@@ -113,3 +113,9 @@ def test_without_messages_their_controls_are_idle():
     assert draw(ranks=1, against="sequences")["idle"] == ["algorithm", "link"]
     assert draw(ranks=1, stages=2, against="sequences")["idle"] == ["algorithm"]
     assert draw(ranks=1)["idle"] == draw()["idle"] == []
+
+
+def test_a_refusal_of_ranks_names_their_control():
+    given = controls.settings(explorer.CONTROLS, {"ranks": 64, "model": "llama3-8b"})
+    with pytest.raises(ValueError, match=r"^ranks is refused: 64 ranks cannot share 32"):
+        explorer.draw(WIDE, **given)

@@ -1,5 +1,6 @@
 """The frame of the explorers: what may be set, how numbers are said, what a notebook stores."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -134,3 +135,20 @@ def test_in_jupyter_a_moved_control_draws_anew_and_a_refused_one_keeps_the_pictu
     shown.widgets["stages"].value = 4
     shown.widgets["microbatches"].value = 12
     assert shown.shown["svg"] != before and "12 micro-batches" in shown._words.value
+
+
+@pytest.mark.parametrize(
+    "name, given",
+    [
+        ("all_reduce", {"world_size": 2, "algorithm": "recursive_doubling"}),
+        ("pipeline", {"microbatches": 1, "beside": ""}),
+        ("experts", {"experts": 16, "top_k": 1, "factor": 0.5}),
+        ("experts", {"tokens": 8, "top_k": 1, "factor": 0.5, "skew": 1.25, "ranks": 2}),
+        ("goodput", {"rate": "1"}),
+    ],
+)
+def test_one_thing_is_not_said_in_the_plural(name, given):
+    shown = explorers.draw(name, given)
+    said = re.sub(r"<[^>]*>", "\n", str(shown).replace("aria-label", ">"))
+    things = "ranks rounds micro-batches tokens slots buckets failures units"
+    assert not re.search(rf"(?<![\d.,])(?<!, )1 ({'|'.join(things.split())})\b", said)

@@ -92,7 +92,8 @@ def figure_html(name: str, given: dict, picture: str, in_sight: list[str] | None
         f'{story_html(story, chosen)}<div class="ar-insight" aria-live="polite">{html.escape(told)}</div>'
         f'<div class="ar-picture ar-wide"><div class="ar-image" {about}>{picture}</div></div>'
         f'<div class="ar-picture ar-narrow"><div class="ar-image" {about}>{narrow["svg"]}</div></div>'
-        f'<form class="ar-controls" aria-label="Settings: {html.escape(module.TITLE)}">{controls}{folded}'
+        '<form class="ar-controls" autocomplete="off" '  # a browser would fill in what was set before Back
+        f'aria-label="Settings: {html.escape(module.TITLE)}">{controls}{folded}'
         '<div class="ar-control ar-actions"><button type="button" data-do="reset">Reset</button>'
         '<button type="button" data-do="copy">Copy link</button></div></form>'
         f'<script type="application/json">{stored}</script>'
