@@ -131,7 +131,7 @@ def compute(given, **changed):
     try:
         return next_token(model, device, link, **options)
     except ValueError as why:
-        raise ValueError(f"ranks is refused: {why}") from why
+        raise ValueError(f"ranks is refused: {why}")  # noqa: B904 (MicroPython chains no exceptions)
 
 
 def arguments(given):
