@@ -36,6 +36,8 @@ def main(arguments=None):
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace of a rank, or a folder of traces")
     trace.add_argument("--out", type=Path, metavar="FILE", help="write one trace of all ranks, for Perfetto")
     options = parser.parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an encoding without ✓ costs nobody the result
     commands = {"grade": _grade, "submit": _submit, "hang": _hang, "trace": _trace}
     return commands.get(options.command, _export)(options)
 

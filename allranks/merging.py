@@ -107,7 +107,8 @@ def report(traces):
     yield ""
     yield "rank  computing  exposed  of which waiting  other    clock moved by"
     for share, (least, most) in zip(shares, profiles.shift_bounds(recorded, hosts), strict=True):
-        parts = [part / share.whole for part in (share.computing, share.exposed, share.waiting, share.other)]
+        parts = (share.computing, share.exposed, share.waiting, share.other)
+        parts = [part / (share.whole or 1) for part in parts]  # a trace may hold no work at all
         middle, half = (least + most) / 2 * 1e3, abs(most - least) / 2 * 1e3
         clock = f"{middle:+.3f} ms, ± {half:.3f}" if half else "0: one machine"
         yield f"{share.rank:4} {parts[0]:10.0%} {parts[1]:8.0%} {parts[2]:17.0%} {parts[3]:6.0%}    {clock}"

@@ -90,6 +90,16 @@ def use_the_cpu():
         torch._C._get_accelerator = lambda *_: torch.device("cpu")
 
 
+def matmul_precision():
+    """What `torch.set_float32_matmul_precision` was called with; None where `fp32_precision` is in use."""
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch refuses to answer once its new settings differ from each other
+        return None
+
+
 def print_options():
     """What `torch.set_printoptions` was called with, as its keywords; it has no counterpart that reads."""
     from torch import _tensor_str

@@ -8,6 +8,8 @@ already, and `allranks grade` is safer.
 import json
 import re
 
+from allranks.grading import reading
+
 YOURS = re.compile(r"^( *)# ↓ yours\n((?:.*\n)*?)\1# ↑ yours$", re.MULTILINE)
 CHECK = re.compile(r"check\.(lab_\d\d)\.(\w+)\((.*)\)\s*", re.DOTALL)
 
@@ -18,6 +20,7 @@ def export(path, folder):
     Raises ValueError if the notebook has no solution.
     """
     name = path.stem.removesuffix("_solved")
+    reading.read(path)  # NotGradable in a sentence, for what is no lab
     content = assignment(json.loads(path.read_text(encoding="utf-8")))
     file = folder / "source" / name / f"{name}.ipynb"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +33,8 @@ def assignment(solved):
     answers = [found[2].strip() for cell in solved["cells"] for found in YOURS.finditer(_source(cell))]
     if set(answers) <= {"..."}:
         raise ValueError("it has no lines between `# ↓ yours` and `# ↑ yours`: give a solved lab")
-    cells = [cell for cell in solved["cells"] if "only-solved" not in cell["metadata"].get("tags", [])]
+    named = [{"id": f"cell-{number}"} | cell for number, cell in enumerate(solved["cells"])]  # 4.4 has no ids
+    cells = [cell for cell in named if "only-solved" not in cell["metadata"].get("tags", [])]
     return solved | {"cells": [_converted(cell) for cell in cells]}
 
 

@@ -1,5 +1,6 @@
 """Grade many submissions, some at a time, and write what a lecturer needs: `marks.csv` and `marks.json`."""
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import allranks
 from allranks.grading import reading, supervisor
+from allranks.launch import output
 
 COLUMNS = (
     "submission", "lab", "points", "out_of", "status", "reasons", "seconds", "sha256", "allranks", "torch",
@@ -60,7 +62,7 @@ def grade(paths, out, workers, seconds, sandboxed, seed):
     with ThreadPoolExecutor(workers) as pool:
         for record in pool.map(lambda path: graded(path, seconds, sandboxed, seed), notebooks(paths)):
             records.append(record)
-            print(line(record), flush=True)
+            _say(line(record))
     with open(out / "marks.json", "w", encoding="utf-8") as file:
         json.dump(
             {"allranks": allranks.__version__, "seed": seed, "submissions": records},
@@ -76,6 +78,12 @@ def grade(paths, out, workers, seconds, sandboxed, seed):
             reasons = " | ".join(f"{t['task']}: {t['reason']}" for t in missed)
             table.writerow({name: _plain(value) for name, value in (record | {"reasons": reasons}).items()})
     return records
+
+
+def _say(text):
+    """Print a line; a reader that has gone, or an encoding that lacks a letter, costs no marks."""
+    with contextlib.suppress(OSError, ValueError):
+        output.write(text + "\n")
 
 
 def line(record):

@@ -3,6 +3,7 @@
 Where output has to be the same at every run (see `output.is_ordered`) there is no bar at all.
 """
 
+import contextlib
 import math
 import os
 import time
@@ -21,8 +22,11 @@ def progress(iterable, desc=None, total=None):
     `total` is the number of items, where `len(iterable)` does not say it; `desc` stands before the bar. Works
     on ranks that `launch` started, under torchrun, and in one process.
     """
-    if total is None and hasattr(iterable, "__len__"):
-        total = len(iterable)
+    if total is None:
+        with contextlib.suppress(
+            TypeError, NotImplementedError
+        ):  # a DataLoader of a stream only seems to have one
+            total = len(iterable)
     total = int(total) if total is not None and 0 <= total < math.inf else None  # it may be a tensor
     desc = desc if desc is None else str(desc)
     if _launched:

@@ -69,7 +69,7 @@ def manner():
         "torch": private.print_options(),
         "numpy": numpy and numpy.get_printoptions(),
         "dtype": torch.get_default_dtype(),
-        "matmul": torch.get_float32_matmul_precision(),
+        "matmul": private.matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
         "level": logging.root.level,
@@ -87,7 +87,8 @@ def behave(manner):
 
         numpy.set_printoptions(**manner["numpy"])
     torch.set_default_dtype(manner["dtype"])
-    torch.set_float32_matmul_precision(manner["matmul"])
+    if manner["matmul"]:
+        torch.set_float32_matmul_precision(manner["matmul"])
     if manner["deterministic"]:  # it imports torch's compiler
         torch.use_deterministic_algorithms(True, warn_only=manner["warn_only"])
     logging.root.setLevel(manner["level"])
@@ -103,8 +104,8 @@ def warn_of_edits():
     """Warn of files that were edited after they were imported here: ranks import them as they are now."""
     for name in sys.modules.keys() - _installed:
         spec, file = (getattr(sys.modules[name], each, None) for each in ("__spec__", "__file__"))
-        ours = file and file.startswith(notebook.HERE)  # forked, not imported
-        if spec is None or not file or not file.endswith(".py") or ours or stacks.is_installed(file):
+        is_code = spec is not None and isinstance(file, str) and file.endswith(".py")  # not a stub
+        if not is_code or file.startswith(notebook.HERE) or stacks.is_installed(file):  # ours is forked
             _installed.add(name)
             continue
         try:

@@ -82,8 +82,14 @@ def _join(rank, timeout, backend):
         if _joined:
             private.set_timeout(timedelta(seconds=timeout))
         return
-    plan = make_plan(int(os.environ.get("LOCAL_WORLD_SIZE", 1)), backend)
-    index = plan.devices[int(os.environ.get("LOCAL_RANK", 0))]
+    local, here = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if not 0 <= local < here:
+        raise ValueError(
+            f"LOCAL_RANK is {local}, but LOCAL_WORLD_SIZE, the number of ranks on this machine, is {here} "
+            "(1 if it is not set): set both as torchrun does, ranks from 0 on each machine."
+        )
+    plan = make_plan(here, backend)
+    index = plan.devices[local]
     device = None if index is None else torch.device("cuda", index)
     if device:
         torch.cuda.set_device(device)

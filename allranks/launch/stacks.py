@@ -213,7 +213,10 @@ def is_launcher(frame):
 def _short(filename):
     if "site-packages" in filename:
         return filename.split("site-packages" + os.sep)[-1]
-    path = os.path.relpath(filename)
+    try:
+        path = os.path.relpath(filename)
+    except (FileNotFoundError, ValueError):  # the working directory was deleted; Windows: another drive
+        return os.path.basename(filename)
     return os.path.basename(filename) if path.startswith("..") or filename.startswith(LIBRARY) else path
 
 

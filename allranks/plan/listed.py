@@ -23,6 +23,7 @@ def layouts(
     micro-batches grow, and each is tried with `recomputations` from the last to the first.
     """
     whole("devices", devices), whole("batch", batch), whole("chunks", chunks)
+    zero_stages, recomputations = tuple(zero_stages), tuple(recomputations)
     for stage in zero_stages:
         one_of("zero_stages", stage, STAGES)
     for each in recomputations:

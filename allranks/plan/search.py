@@ -41,6 +41,7 @@ def plans(
     devices_per_node, efficiency, overlap, attended, dtype, order. What the numbers leave out is in `OMITTED`.
     """
     capacity = accelerator.memory if capacity is None else quantity("capacity", capacity)
+    zero_stages, recomputations = tuple(zero_stages), tuple(recomputations)
     for each in recomputations:
         one_of("recomputations", each, RECOMPUTATION)
     tried = [each for each in RECOMPUTATION if each in recomputations and not (fused and each == "selective")]

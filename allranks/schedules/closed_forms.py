@@ -37,10 +37,17 @@ def bubble_seconds(
         raise ValueError(f"forward_and_backward is for dualpipe, not for {name}")
     if name in FLUSHED:
         return flushed_bubble(stages, microbatches, forward + input_grad + weight_grad, chunks)
+    least = {"zb_h1": stages, "zb_h2": 2 * stages - 1, "zb_v": 2 * stages - 1, "dualpipe": 2 * stages}
+    least = least.get(name, 1)
+    if microbatches is not None and whole("microbatches", microbatches) < least:
+        raise ValueError(
+            f"the closed form of {name} needs at least {least} micro-batches on {stages} ranks, "
+            f"not {microbatches}: simulate it"
+        )
     if name in ("zb_h1", "zb_h2"):
         published = zb_h1_bubble if name == "zb_h1" else zb_h2_bubble
         bubble = published(stages, forward, input_grad, weight_grad)
-        if bubble < 0:
+        if bubble < 0 or weight_grad > (forward if name == "zb_h1" else min(forward, input_grad)):
             raise ValueError(
                 f"the closed form of {name} does not hold for weight_grad = {weight_grad}, "
                 f"forward = {forward} and input_grad = {input_grad}: simulate it"

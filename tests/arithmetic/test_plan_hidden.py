@@ -60,3 +60,10 @@ def test_the_loss_takes_its_bytes_where_the_logits_are():
     for each in plan.plans(model, A100, 64, 128, **LINKS, loss=12, at_most={"cp": 1})[:20]:
         alone = plan.price(model, each.layout, A100, **LINKS, loss=12)
         assert each.memory.total == pytest.approx(alone.memory.total) and each.fits
+
+
+def test_an_iterator_of_choices_is_as_good_as_a_list():
+    model, device = transformer.PRESETS["gpt2"], hardware.accelerator("a100-80gb")
+    listed = plan.plans(model, device, 4, 8, zero_stages=[1], recomputations=["none", "full"], **LINKS)
+    choices = {"zero_stages": iter([1]), "recomputations": iter(["none", "full"])}
+    assert listed and plan.plans(model, device, 4, 8, **choices, **LINKS) == listed

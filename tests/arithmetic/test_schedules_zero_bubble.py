@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allranks.schedules import check, interleaved, one_f_one_b
+from allranks.schedules import bubble_seconds, check, interleaved, one_f_one_b
 from allranks.schedules.search import memory_plateau, zero_bubble
 from allranks.schedules.split_backward import (
     kept_for_weight_grad,
@@ -258,3 +258,18 @@ def test_the_papers_rate_of_interleaved_1f1b_leaves_out_most_ways_back(
 def test_a_bad_value_is_refused_with_what_is_allowed(call, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         call()
+
+
+@pytest.mark.parametrize(
+    "name, stages, times",
+    [
+        ("zb_v", 2, {"microbatches": 1}),
+        ("zb_h2", 6, {"microbatches": 10}),
+        ("zb_h1", 3, {"microbatches": 1}),
+        ("dualpipe", 4, {"microbatches": 6}),
+        ("zb_h1", 4, {"forward": 1, "input_grad": 2, "weight_grad": 2, "microbatches": 12}),
+    ],
+)
+def test_a_closed_form_that_does_not_hold_asks_for_a_simulation(name, stages, times):
+    with pytest.raises(ValueError, match=r"closed form.*simulate it"):
+        bubble_seconds(name, stages, **times)

@@ -1,5 +1,7 @@
 """A lab's milestone runs a check again only if its functions, or what they use, have changed."""
 
+import importlib
+import sys
 import threading
 
 import pytest
@@ -86,3 +88,17 @@ def test_what_has_failed_or_cannot_be_pickled_is_checked_again(capsys):
     task(locked)
     milestone(task, locked)
     assert len(seen) == 4
+
+
+def test_a_function_of_a_module_that_may_be_edited_is_checked_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "own_module_of_a_reader.py"
+    file.write_text("def double(x):\n    return 2 * x\n")
+    own = importlib.import_module(file.stem)
+    monkeypatch.delitem(sys.modules, file.stem)
+    monkeypatch.setitem(sys.modules, file.stem, own)
+    task, seen = new_task()
+    task(own.double)
+    milestone(task, own.double)
+    assert len(seen) == 2

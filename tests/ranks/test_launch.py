@@ -6,8 +6,10 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -370,3 +372,58 @@ def test_fully_shard_stays_on_the_cpu_where_torch_was_built_for_gpus():
         return str(torch._C._get_accelerator())
 
     assert launch(become_a_rank_again, world_size=1, backend="gloo") == ["cpu"]
+
+
+KEPT = []
+
+
+def keep_a_dead_proxy(error):
+    """As an object that has lost what it stands for: it answers no question, not even for its class."""
+
+    class Gone:
+        pass
+
+    gone = Gone()
+    KEPT.append(weakref.proxy(gone))
+    del gone
+    if error:
+        raise error
+    return "here"
+
+
+def test_a_dead_proxy_costs_neither_a_result_nor_an_exception():
+    assert launch(keep_a_dead_proxy, None, world_size=2) == ["here", "here"]
+    with pytest.raises(RankFailed, match=r"^ranks 0, 1 raised ValueError: mine"):
+        launch(keep_a_dead_proxy, ValueError("mine"), world_size=2)
+
+
+def test_torchs_new_settings_of_precision_do_not_stop_a_launch(monkeypatch):
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    assert launch(len, "ab", world_size=1) == [2]
+
+
+def refuse():
+    raise RuntimeError("PyTorch is checking the matmul precision without a specific backend name")
+
+
+class Stub:
+    """A module that a notebook put in the place of one that is not there."""
+
+    def __getattr__(self, name):
+        return Stub()
+
+
+def test_a_stub_among_the_modules_does_not_stop_a_launch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "a_tracker", Stub())
+    assert launch(len, "ab", world_size=1) == [2]
+
+
+def fail_in_a_folder_that_is_gone():
+    os.chdir(folder := tempfile.mkdtemp())
+    os.rmdir(folder)
+    raise ValueError("mine")
+
+
+def test_a_working_directory_that_a_function_removed_hides_no_exception():
+    with pytest.raises(RankFailed, match=r"^rank 0 raised ValueError: mine"):
+        launch(fail_in_a_folder_that_is_gone, world_size=1)

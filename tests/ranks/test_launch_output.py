@@ -105,3 +105,12 @@ def test_a_bar_takes_any_number_and_any_description(monkeypatch, total, desc):
     assert list(progress(iter([5, 6]), desc, total)) == [5, 6]
     (_, (_, _, number, text, _)) = pickle.loads(pickle.dumps(sent[-1]))
     assert (number is None or type(number) is int) and text == str(desc)
+
+
+class Endless(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+
+def test_progress_takes_a_loader_that_only_seems_to_have_a_length():
+    assert len(list(progress(torch.utils.data.DataLoader(Endless())))) == 4

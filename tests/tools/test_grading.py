@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import socket
+import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -506,3 +507,11 @@ def test_a_point_that_a_draw_costs_is_named_with_the_command_that_repeats_it(mon
 def test_the_sweep_grades_every_solved_lab():
     assert draws.solutions([]) == sorted(LABS.glob("*_solved.ipynb"), key=lambda p: reading.read(p)["lab"])
     assert len(draws.solutions([])) == len(reading.labs())
+
+
+def test_a_line_that_cannot_be_printed_costs_no_marks(tmp_path, monkeypatch):
+    (tmp_path / "Müller.ipynb").write_text("{}")
+    with open(tmp_path / "printed", "w", encoding="ascii") as printed:
+        monkeypatch.setattr(sys, "stdout", printed)
+        report.grade([tmp_path / "Müller.ipynb"], tmp_path / "marks", 1, 60, False, 0)
+    assert "Müller" in (tmp_path / "marks" / "marks.csv").read_text(encoding="utf-8")
