@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from allranks import launch
-from allranks.launch import LaunchError, RankFailed, RanksTimedOut
+from allranks.launch import LaunchError, RankFailed, RanksTimedOut, recorder
 from allranks.trace import trace
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
@@ -318,3 +318,25 @@ def test_an_exception_that_is_its_own_cause_or_has_odd_notes_is_named():
             raise error from error
 
     assert str(failure(step, world_size=1, timeout=5)) == "rank 0 raised ValueError: again"
+
+
+def test_a_record_that_is_written_again_is_there_all_the_time(tmp_path, monkeypatch):
+    path = str(tmp_path / "collectives-0")
+    monkeypatch.setattr(recorder, "load", lambda pickled: {})
+    monkeypatch.setattr(recorder.private, "flight_recorder", lambda: b"")
+    monkeypatch.setattr(recorder.private, "groups", lambda: {"own": [0, 1]})
+    monkeypatch.setattr(recorder.private, "groups_made", lambda: 1)
+    recorder.write(path)
+    before = recorder.read(path)
+    assert before.groups == {"own": [0, 1]}
+
+    def end_in_the_middle(history, file):
+        file.write("[")
+        file.flush()
+        assert recorder.read(path) == before
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recorder.json, "dump", end_in_the_middle)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.write(path)
+    assert recorder.read(path) == before
