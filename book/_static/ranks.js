@@ -58,6 +58,7 @@
   class Late extends Error {}
   const waiting = new Map();
   let frame, started, asked = 0, queue = Promise.resolve();
+  let playing; // stops the figure that plays: one worker keeps the messages of one
   let latest; // the figure whose program the worker ran last: it keeps the messages of that one
 
   addEventListener("message", ({ data, source }) => {
@@ -258,7 +259,7 @@
     const first = area.value;
     const key = `all-ranks-program:${location.pathname}#${figure.dataset.program}`;
     const mark = `#ranks-${figure.dataset.program}:`;
-    let world = null, running = false, stepping = false, again = false, timer;
+    let world = null, running = false, stepping = false, again = false, wanted = false, timer;
     figure.classList.add("ar-live");
 
     const SIZES = /\bworld_size=(\d+)\b/g;
@@ -270,6 +271,7 @@
 
     function keep() {
       try { area.value === first ? localStorage.removeItem(key) : localStorage.setItem(key, area.value); } catch {}
+      if (location.hash.startsWith(mark)) history.replaceState(null, "", location.pathname + location.search); // the link holds another program
     }
 
     function edited() {
@@ -310,14 +312,16 @@
     const question = () => ({ source: area.value, alpha: Number(form.alpha.value), beta: Number(form.beta.value), narrow: phone.matches });
 
     async function run() {
-      if (running) return;
+      if (running) { wanted = true; return; }
       running = true;
       stop();
       figure.setAttribute("aria-busy", "true");
       try {
-        const told = await ask(question());
+        const asked = question();
+        const told = await ask(asked);
         latest = figure;
         showRun(told);
+        if (asked.source !== area.value) edited(); // meanwhile
       } catch (error) {
         if (latest === figure) end(); // what it answered cannot be shown
         const last = error.message.trim().split("\n").pop(); // of a traceback
@@ -327,6 +331,7 @@
       }
       figure.removeAttribute("aria-busy");
       running = false;
+      if (wanted) { wanted = false; return run(); }
       figure.dispatchEvent(new CustomEvent("ar-ran"));
     }
 
@@ -373,6 +378,8 @@
 
     async function toggle() {
       if (timer) return stop();
+      playing?.();
+      playing = stop;
       if (!isKept()) await run();
       if (!isKept() || slider.parentElement.hidden) return;
       if (slider.value === slider.max) slider.value = 0;
@@ -386,7 +393,7 @@
       play: toggle,
       back: () => { stop(); move(-1); },
       on: () => { stop(); move(1); },
-      reset: () => { set(first); keep(); if (location.hash.startsWith(mark)) history.replaceState(null, "", location.pathname + location.search); },
+      reset: () => { set(first); keep(); by(".ar-failure").textContent = ""; },
       copy: async (button) => {
         history.replaceState(null, "", `${mark}${await pack(area.value)}`);
         try { await navigator.clipboard.writeText(location.href); button.textContent = "Copied"; }
@@ -397,7 +404,7 @@
 
     async function fromAddress() {
       if (!location.hash.startsWith(mark)) return;
-      const packed = location.hash.slice(mark.length).replaceAll("-", "+").replaceAll("_", "/");
+      const packed = location.hash.slice(mark.length).replace(/;slide-\d.*$/, "").replaceAll("-", "+").replaceAll("_", "/");
       try { set(new TextDecoder().decode(await unpack(packed))); by(".ar-failure").textContent = FROM_A_LINK; open(); }
       catch { by(".ar-failure").textContent = "The link to this page holds no program that can be read."; }
       figure.scrollIntoView({ block: "start" });

@@ -59,10 +59,20 @@
   // ---- what was read ----
 
   const read = new Set();
-  try {
-    const kept = JSON.parse(localStorage.getItem(STORE) || "[]");
-    works.filter((work) => kept.includes(work.key)).forEach((work) => read.add(work.key));
-  } catch { /* this browser keeps nothing: the marks last as long as the page */ }
+  function recall() {
+    try {
+      const kept = JSON.parse(localStorage.getItem(STORE) || "[]");
+      read.clear();
+      works.filter((work) => kept.includes(work.key)).forEach((work) => read.add(work.key));
+    } catch { /* this browser keeps nothing: the marks last as long as the page */ }
+  }
+  recall();
+  addEventListener("storage", ({ key }) => { // marked in another tab
+    if (key !== STORE && key !== null) return;
+    recall();
+    for (const [work, box] of boxes) box.checked = read.has(work.key);
+    show();
+  });
 
   function keep() {
     try {
@@ -173,11 +183,16 @@
   const asks = (work, ...names) => names.every((name) => !asked[name].value || has[name](work, asked[name].value));
   const matching = () => works.filter((work) => asks(work, ...Object.keys(has)));
 
+  let placed = ""; // moving a work scrolls the page and takes the focus off its box: only where the order is another
+
   function show() {
     const shown = new Set(matching());
     const order = SORTS[asked.sort.value];
     for (const work of works) place(work.key).hidden = !shown.has(work);
-    for (const work of order ? [...works].sort(order) : works) (order ? sorted : home.get(work)).append(place(work.key));
+    if (placed !== asked.sort.value) {
+      placed = asked.sort.value;
+      for (const work of order ? [...works].sort(order) : works) (order ? sorted : home.get(work)).append(place(work.key));
+    }
     sorted.hidden = !order;
     sorted.firstChild.textContent = order ? `By ${asked.sort.selectedOptions[0].text}` : "";
     for (const section of new Set(home.values())) {
@@ -262,7 +277,8 @@
   form.addEventListener("change", (event) => {
     if (event.target === asked.hours) return;
     show();
-    remember();
+    if (planned) plan(planned); // its address asks for the path within these
+    else remember();
   });
   window.addEventListener("hashchange", follow);
   follow();

@@ -154,6 +154,24 @@ def test_a_program_waits_for_another_and_each_keeps_its_messages(visit):
     page.locator("#ranks-swap [data-do=reset]").click()
 
 
+def test_what_is_changed_during_a_run_is_run_too_or_marks_the_result_as_old(visit):
+    page, figure = visit.page, visit.page.locator("#ranks-launch-2")
+    change = """(figure, again) => new Promise((done) => {
+      const [area, button] = [figure.querySelector("textarea"), figure.querySelector("[data-do='run']")];
+      figure.addEventListener("ar-ran", done, { once: true });
+      button.click();
+      area.value = area.value.replace(/world_size=\\d/, again ? "world_size=3" : "world_size=2");
+      area.dispatchEvent(new Event("input", { bubbles: true }));
+      if (again) button.click();
+    })"""
+    figure.evaluate(change, False)
+    assert "ar-stale" in figure.get_attribute("class")
+    figure.evaluate(change, True)
+    assert "ar-stale" not in figure.get_attribute("class")
+    assert " on 3 ranks" in figure.locator("figcaption").text_content()
+    page.locator("#ranks-launch-2 [data-do=reset]").click()
+
+
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_program_reaches_nothing(visit, address, what):
     before = len(visit.requested)

@@ -237,6 +237,11 @@ def test_the_keyboard_reaches_and_moves_every_control(page):
     page.locator(".ar-read input").first.focus()
     page.keyboard.press("Space")
     assert page.locator(".ar-read input").first.is_checked()
+    page.locator(".ar-read input").nth(60).focus()
+    before = page.evaluate("scrollY")
+    page.keyboard.press("Space")
+    assert page.locator(".ar-read input").nth(60).is_checked()
+    assert page.evaluate("[scrollY, document.activeElement.type]") == [before, "checkbox"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
