@@ -59,7 +59,7 @@
   }
 
   function read() {
-    const fragment = decodeURIComponent(location.hash.slice(1));
+    const fragment = location.hash.slice(1);
     const target = document.getElementById(fragment);
     if (!fragment.includes("=") && !(target && table.contains(target) && target.hidden)) return show();
     const wanted = new URLSearchParams(fragment.includes("=") ? fragment : "");

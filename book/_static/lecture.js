@@ -112,7 +112,7 @@
 
   // `#slide-12-its-section`; the settings of an explorer stand before it: `#explorer-zero:stage=2;slide-12-…`.
   function writeAddress(mark) {
-    const figure = location.hash.startsWith("#explorer-") ? location.hash.replace(MARK, "") : "";
+    const figure = /^#(explorer|ranks)-/.test(location.hash) ? location.hash.replace(MARK, "") : "";
     const hash = mark ? `${figure}${figure ? ";" : "#"}${mark}` : figure || lecture.hash;
     history.replaceState(history.state, "", hash || location.pathname + location.search);
   }
@@ -120,9 +120,9 @@
   function slideOfAddress() {
     const [, number, name] = location.hash.match(MARK) ?? [];
     const slides = lecture.slides;
-    const within = (at) => !name || (slides[at] && sectionOf(slides[at]).id === decodeURIComponent(name));
+    const within = (at) => !name || (slides[at] && sectionOf(slides[at]).id === name);
     if (number) return within(number - 1) ? number - 1 : Math.max(0, slides.findIndex((_, at) => within(at)));
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1));
     return slides.findIndex(({ pieces }) => pieces.some(({ node, section }) => node.contains(target) || section === target));
   }
 
@@ -254,8 +254,12 @@
 
   const CONTROL = "input:not([type=checkbox]), select, textarea, [contenteditable]";
 
+  // What Escape closes first: by the time that lecture mode hears of the key, it is closed.
+  let before;
+  addEventListener("keydown", () => { before = document.querySelector("#pst-search-dialog[open], #ar-card-of"); }, true);
+
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("#pst-search-dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || (before && before.id !== "ar-card-of")) return;
     const focused = document.activeElement;
     if (isLetter(event.key) && !letters && !root.hasAttribute("data-ar-blank")) return;
     if (!lecture) {
@@ -269,6 +273,7 @@
       event.preventDefault();
       return actions.blank();
     }
+    if (name === "leave" && before) return; // Escape has closed a card
     if (name === "leave" && focused.closest("article *, .ar-lecture-notes *")) return article.focus({ preventScroll: true });
     const taken = focused.matches(CONTROL) || (focused.matches("[tabindex='0']") && /^(Arrow|Page|Home|End)/.test(event.key) && scrolls(focused, event.key));
     const pressed = event.key === " " && focused.matches("button, a, summary, input");

@@ -28,6 +28,9 @@
     if (!local && !url.hostname.includes(".")) {
       throw new Error(`“${url.hostname}” has no dot: write the whole name, such as hub.example.edu.`);
     }
+    if (!/^(\[[\da-f:.]+\]|[a-z\d_-]+(\.[a-z\d_-]+)*\.?)$/.test(url.hostname)) {
+      throw new Error(`“${given.trim()}” is no address: write it like https://hub.example.edu.`);
+    }
     const base = url.pathname.replace(/\/(hub|user)(\/.*)?$/, "").replace(/\/+$/, "");
     return url.origin + base;
   }
@@ -180,8 +183,9 @@
 
   // ---- the menu as readers know menus ----
 
-  const print = button("Print, or save as PDF", () => {
+  const print = button("Print, or save as PDF", async () => {
     menu.open = false;
+    await window.allRanksDraw?.().catch(() => {});
     window.print();
   });
   print.className = "ar-open-print";

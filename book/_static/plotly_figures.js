@@ -52,6 +52,8 @@
     }
   }, { rootMargin: "400px" });
 
+  window.allRanksDraw = () => Promise.all(figures.filter((one) => !one.classList.contains("ar-drawn")).map(draw)); // before printing
+
   for (const figure of figures) {
     figure.querySelector(".ar-drawing").style.minHeight = `${figure.querySelector(".ar-drawing").dataset.height}px`;
     nearing.observe(figure);

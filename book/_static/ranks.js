@@ -278,6 +278,7 @@
       stop();
       world = null;
       figure.classList.add("ar-stale");
+      figure.classList.toggle("ar-edited", area.value !== first);
       paint();
       readSize();
     }

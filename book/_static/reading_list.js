@@ -249,7 +249,7 @@
   }
 
   function follow() {
-    const fragment = decodeURIComponent(location.hash.slice(1));
+    const fragment = location.hash.slice(1);
     const target = fragment && document.getElementById(fragment);
     if (target) {
       if (target.closest("section[hidden]")) {

@@ -44,7 +44,7 @@
   }
 
   function asked(query) {
-    const all = query.trim().split(/\s+/).filter(Boolean);
+    const all = (query.replace(/["“”„]/g, " ").trim() || query.trim()).split(/\s+/).filter(Boolean);
     const large = all.filter((word) => !SMALL.has(word.toLowerCase()));
     const words = (large.length ? large : all).map((word) => ({ word, find: pattern(word) }));
     return { words, phrase: { word: all.join(" "), find: pattern(all.join(" ")) } };

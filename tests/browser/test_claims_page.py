@@ -59,9 +59,11 @@ def test_an_address_with_a_filter_opens_filtered(address, open_page):
     visit.page.close()
 
 
-def test_a_filter_that_does_not_exist_shows_all(address, open_page):
-    visit = open_page(f"{address}{PAGE}#paper=nobody1900", PAGE)
+@pytest.mark.parametrize("fragment", ["paper=nobody1900", "50%", "paper=50%"])
+def test_a_filter_that_does_not_exist_shows_all(address, open_page, fragment):
+    visit = open_page(f"{address}{PAGE}#{fragment}", PAGE)
     assert visit.page.locator(SHOWN).count() == visit.page.locator(ENTRIES).count()
+    assert visit.problems == []
     visit.page.close()
 
 

@@ -47,6 +47,16 @@ def test_it_is_drawn_in_the_colours_of_the_page(page_with_figure, open_page):
     visit.page.close()
 
 
+def test_before_printing_it_is_drawn_unseen(page_with_figure, open_page):
+    visit = open_page(page_with_figure)
+    visit.page.add_init_script("window.IntersectionObserver = class { observe() {} unobserve() {} };")
+    visit.page.reload()
+    assert visit.page.locator(".ar-drawn").count() == 0
+    visit.page.evaluate("allRanksDraw()")
+    assert visit.page.locator("figure.ar-drawn svg path.js-line").count() == 1
+    visit.page.close()
+
+
 def test_it_is_told_in_words_without_scripts(page_with_figure, open_page):
     visit = open_page(page_with_figure, java_script_enabled=False)
     assert visit.page.locator("figure.ar-plotly figcaption").is_visible()

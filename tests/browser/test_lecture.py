@@ -18,6 +18,7 @@ RANKS = "notebooks/foundations/ranks.html"
 PIPELINE = "notebooks/pipeline_parallel/one_f_one_b.html"
 STATUS = ".ar-lecture-bar [role=status]"
 NOTES = ".ar-lecture-notes"
+TERM = 'article p > a[href*="glossary.html#term-"]:not(.ar-whole)'
 
 GO_TO = """selector => {
   const press = key => document.activeElement.dispatchEvent(
@@ -137,6 +138,20 @@ def test_the_button_opens_it_and_escape_returns_to_the_button(at_stage):
     assert at(page) == 1
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.matches('.btn-lecture-button')")
+
+
+def test_escape_closes_the_card_of_a_term_before_the_lecture(at_stage):
+    page = at_stage(RANKS).page
+    page.keyboard.press("p")
+    go_to(page, TERM)
+    page.locator(TERM).first.hover()
+    page.locator("#ar-card-of").wait_for()
+    page.keyboard.press("Escape")
+    expect(page.locator("#ar-card-of")).to_be_hidden()
+    assert page.locator(".ar-lecture-bar").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")  # the first of the two may leave a control
+    assert page.locator(".ar-lecture-bar").count() == 0
 
 
 @pytest.mark.parametrize(

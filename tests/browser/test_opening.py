@@ -79,9 +79,13 @@ def test_a_hub_is_remembered_changed_and_forgotten(chapter):
     assert chapter.evaluate(STORED) is None and not hub_link(chapter).is_visible()
 
 
-def test_a_wrong_address_is_explained_and_not_kept(chapter):
-    set_hub(chapter, "http://hub.example.edu")
-    assert "begins with https://" in chapter.locator("#ar-hub-problem[role=alert]").inner_text()
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("http://hub.example.edu", "begins with https://"), ("hub example.edu", "is no address")],
+)
+def test_a_wrong_address_is_explained_and_not_kept(chapter, given, told):
+    set_hub(chapter, given)
+    assert told in chapter.locator("#ar-hub-problem[role=alert]").inner_text()
     assert chapter.get_by_label("On your JupyterHub").get_attribute("aria-invalid") == "true"
     assert chapter.evaluate(STORED) is None
 

@@ -293,6 +293,20 @@ def test_it_works_from_a_disk_and_on_a_phone(site, open_page, browser):
     page.close()
 
 
+def test_a_phone_that_is_turned_after_an_edit_keeps_a_picture(site, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page.goto((Path(site) / RANKS).as_uri())
+    pictures = page.locator("#ranks-launch-2 .ar-space svg:visible")
+    source = page.locator("#ranks-launch-2 textarea").input_value()
+    run(page, "launch-2", source + "\nprint(1)")
+    assert pictures.count() == 1
+    page.locator("#ranks-launch-2 summary").first.click()
+    page.locator("#ranks-launch-2 textarea").fill(source)  # what it drew is of another program: it stays
+    page.set_viewport_size({"width": 800, "height": 390})
+    assert pictures.count() == 1
+    page.close()
+
+
 def test_a_phone_can_take_back_an_indentation_and_type_quotes(site, browser):
     page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     page.goto((Path(site) / RANKS).as_uri())
@@ -372,4 +386,20 @@ def test_a_slide_plays_the_messages_by_keyboard(address, open_page):
     page.locator("#ranks-launch-2 figcaption", has_text="4 of 4: rank").wait_for()
     played = [words[:12] for words in page.evaluate("told") if " of 4: rank" in words]
     assert played == [f"{message} of 4: rank" for message in (1, 2, 3, 4)]
+    page.close()
+
+
+def test_a_slide_on_a_phone_has_a_picture_and_names_an_edited_program(address, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page.goto(address + RANKS)
+    edited = "getComputedStyle(document.querySelector('#ranks-launch-2 figcaption'), '::before').content"
+    assert page.evaluate(TO_ITS_SLIDE, "#ranks-launch-2 [data-do='play']")
+    assert page.locator("#ranks-launch-2 .ar-space svg:visible").count() == 1
+    assert page.evaluate(edited) == "none"
+    page.keyboard.press("Escape")
+    page.locator("#ranks-launch-2 summary").first.click()
+    page.locator("#ranks-launch-2 textarea").fill("print(1)")
+    page.locator("#ranks-launch-2 textarea").blur()
+    assert page.evaluate(TO_ITS_SLIDE, "#ranks-launch-2 [data-do='play']")
+    assert "edited" in page.evaluate(edited)
     page.close()

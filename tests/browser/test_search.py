@@ -66,6 +66,11 @@ def test_all_words_are_wanted_and_some_are_shown_if_no_section_has_all(searched)
     assert page.locator(".ar-results > li").count() > 0
 
 
+def test_words_in_quotes_are_found_as_without(searched):
+    found = searched("pipeline bubble").locator(".ar-results h2 a").all_inner_texts()
+    assert searched("“pipeline bubble”").locator(".ar-results h2 a").all_inner_texts() == found != []
+
+
 def test_without_a_result_the_page_says_what_to_try(searched):
     page = searched("straglers")
     assert page.locator(".ar-results > li").count() == 0
