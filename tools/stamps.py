@@ -34,6 +34,7 @@ INPUTS = {  # a group of tests → the files that they look at
         "allranks/launch/**/*.py",
         "allranks/nccl/**/*.py",
         "tools/kernel/**/*.py",
+        "tests/support/opened.py",
         "tests/ranks/test_launch*.py",
     ),
     "rules": ("allranks/nccl/**/*.py", "allranks/launch/**/*.py", "tests/ranks/test_nccl.py"),

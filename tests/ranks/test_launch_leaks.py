@@ -12,6 +12,7 @@ import threading
 import time
 from textwrap import dedent
 
+import opened
 import pytest
 import torch.distributed as dist
 from kernel import leftovers
@@ -61,14 +62,14 @@ def test_many_launches_leave_nothing(request):
     """50, and with --every-test, thus every night, 1,000; each tenth of them fails."""
     launches = 1_000 if request.config.getoption("every_test") else 50
     assert works()
-    before = sorted(os.listdir("/dev/fd")), threading.active_count()
+    before = opened.now()
     for number in range(launches):
         if number % 10:
             assert works()
         else:
             with pytest.raises(RankFailed, match="one in ten"):
                 launch(one_in_ten, world_size=2)
-    assert (sorted(os.listdir("/dev/fd")), threading.active_count()) == before
+    assert opened.since(before) == set()
 
 
 # ---- the fork server ----

@@ -13,6 +13,7 @@ from allranks.__main__ import main
 
 JOB = """
 import os, sys, time, torch, torch.distributed as dist
+from pathlib import Path
 from torch import nn, profiler
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -21,8 +22,13 @@ sgd = torch.optim.SGD(ddp.parameters(), lr=0.1)
 written = profiler.tensorboard_trace_handler(sys.argv[1], f"rank_{rank}", use_gzip=True)
 when = profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
 with profiler.profile(schedule=when, on_trace_ready=written) as recorder:
-    for _ in range(4):
-        time.sleep(0.5 * (rank == 1))
+    for step in range(4):
+        if rank == 1:  # sleep while the others wait: they are there, however late the machine let them come
+            while not all(Path(f"{sys.argv[1]}-{step}-{other}").exists() for other in (0, 2)):
+                time.sleep(0.01)
+            time.sleep(0.5)
+        else:
+            Path(f"{sys.argv[1]}-{step}-{rank}").touch()
         ddp(torch.ones(8, 300)).sum().backward()
         sgd.step()
         recorder.step()
