@@ -43,7 +43,7 @@ def _trees(notebook):
 
 
 def _nodes(notebook, kind):
-    return [node for tree in _trees(notebook) for node in ast.walk(tree) if isinstance(node, kind)]
+    return (node for tree in _trees(notebook) for node in ast.walk(tree) if isinstance(node, kind))
 
 
 def _draws(cell):
@@ -97,7 +97,7 @@ def asks_for_a_prediction(notebook):
 
 
 def asserts_something(notebook):
-    return _nodes(notebook, ast.Assert)
+    return any(_nodes(notebook, ast.Assert))
 
 
 def breaks_something(notebook):

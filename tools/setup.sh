@@ -112,17 +112,22 @@ provide_node() {
     ln -sf "$wheel/lib/node_modules/npm/bin/npx-cli.js" .venv/bin/npx
 }
 
+vendor() {
+    say "copying fonts, styles and scripts into book/_static/vendor"
+    npm run --silent vendor
+}
+
 install_node_packages() {
     local inputs=(package.json package-lock.json book/_ext/vendor.mjs)
     if stamped node "${inputs[@]}" && [ -d node_modules ] && [ -d book/_static/vendor ]; then
         say "Node packages are up to date"
         return
     fi
+    if stamped node "${inputs[@]}" && [ -d node_modules ]; then vendor; return; fi # they may be another checkout's
     say "installing the Node packages (node $(node --version))"
     npm ci --ignore-scripts --no-audit --no-fund --loglevel=error > /dev/null ||
         die "npm could not install the packages (its message is above); check the network or the proxy and run this again."
-    say "copying fonts, styles and scripts into book/_static/vendor"
-    npm run --silent vendor
+    vendor
     stamp node "${inputs[@]}"
 }
 

@@ -1,37 +1,12 @@
 """The ten mixed problems at the end of the parts on model parallelism and on combining it."""
 
 from allranks import attention, hardware, memory, schedules, simulate, topology, transformer
-from allranks import plan as planner
 from allranks.check import exercise
 from allranks.check.answers import all_of, chosen, near
+from allranks.check.layouts import BATCH, GPUS, LARGE, ROOM, fastest, legal, priced
 
-LARGE, H100 = transformer.PRESETS["llama3-70b"], hardware.ACCELERATORS["h100"]
-LINKS = {"inside": hardware.LINKS["nvlink-4"], "between": hardware.LINKS["infiniband-ndr"]}
-GPUS, BATCH, TOKENS, ROOM, DAY = 64, 128, 100e9, 0.9 * H100.memory, 24 * 3600
+TOKENS, DAY = 100e9, 24 * 3600
 ONE_STEP = {"forward": 10, "input_grad": 11, "weight_grad": 8}  # milliseconds
-
-
-def priced(tp, pp, dp, zero_stage=1):
-    """The `plan.Plan` of Llama 3 70B on 64 H100s, one sequence in each micro-batch."""
-    sizes = {"tp": tp, "pp": pp, "dp": dp, "zero_stage": zero_stage}
-    layout = planner.layout(**sizes, microbatches=BATCH // dp)
-    return planner.price(LARGE, layout, H100, dropout=False, fused=True, **LINKS)
-
-
-def legal(tp, pp, dp):
-    """Whether `priced` has an answer for these sizes."""
-    sizes = tp, pp, dp
-    if not all(isinstance(size, int) and size > 0 for size in sizes) or tp * pp * dp != GPUS or BATCH % dp:
-        return False
-    return planner.illegal(LARGE, planner.layout(tp=tp, pp=pp, dp=dp)) is None
-
-
-def fastest():
-    """(tp, pp, dp) of the fastest layout that leaves a tenth of the memory free."""
-    sizes = planner.divisors(GPUS)
-    tried = [(tp, pp, GPUS // tp // pp) for tp in sizes for pp in sizes if GPUS % (tp * pp) == 0]
-    fitting = [each for each in tried if legal(*each) and priced(*each).memory.total <= ROOM]
-    return min(fitting, key=lambda each: priced(*each).seconds)
 
 
 @exercise

@@ -1,26 +1,15 @@
 """The ten mixed problems at the end of the foundations."""
 
-from allranks import collectives, hardware, memory, precision, topology, transformer
+from allranks import collectives, hardware, memory, precision, transformer
 from allranks.check import exercise
 from allranks.check.answers import all_of, chosen, near
+from allranks.check.layouts import CARD, GPT3, LARGE, NVLINK, computing_seconds, sending_seconds
 
-NVLINK, CARD = hardware.link("nvlink-4"), hardware.link("infiniband-ndr")
-GPT3, XL = transformer.PRESETS["gpt3-175b"], transformer.PRESETS["gpt2-xl"]
-SMALL, LARGE = transformer.PRESETS["llama3-8b"], transformer.PRESETS["llama3-70b"]
+XL, SMALL = transformer.PRESETS["gpt2-xl"], transformer.PRESETS["llama3-8b"]
 SEQUENCES, ROOM = 64, 72  # in a step; GB for states on each GPU
 LAYOUT = ("tp", "pp", "dp")
 MEASURED = (3.01, 0.07, 0.02)  # seconds of tp, pp and dp in the profile
 GROWN = {1024: 5.2, 512: 2.0}  # GB by which a batch of one sequence raises the memory
-
-
-def placed(model, sizes, microbatches, **options):
-    """The axes of `sizes`, a dict from the fastest to the slowest, on nodes of eight H100s."""
-    world_size = sizes["tp"] * sizes["pp"] * sizes["dp"]
-    levels = (
-        topology.Level("node", 8, NVLINK.α, NVLINK.bandwidth, 1),
-        topology.Level("cluster", world_size, CARD.α, CARD.bandwidth, 1),
-    )
-    return topology.place(tuple(sizes.items()), levels, model, microbatches, **options)
 
 
 @exercise
@@ -40,9 +29,7 @@ def plan(answer):
     )
 
     def sending(*order):
-        sizes = {"tp": tp, "pp": pp, "dp": dp}
-        axes = placed(LARGE, {axis: sizes[axis] for axis in order}, SEQUENCES // dp)
-        return {axis.axis: axis.seconds for axis in axes}
+        return sending_seconds(LARGE, {"tp": tp, "pp": pp, "dp": dp}, order, SEQUENCES // dp)
 
     def wrong(*order):
         return sum(sending(*order).values())
@@ -62,7 +49,7 @@ def plan(answer):
             whole: "Those are the states of the whole model; tp and pp divide them.",
         },
     )
-    computing = transformer.step_flops(LARGE, SEQUENCES) / 64 / (hardware.peak("h100") / 2)
+    computing = computing_seconds(LARGE, SEQUENCES)
     near(
         seconds,
         right,
@@ -168,11 +155,9 @@ def ones(answer):
 @exercise
 def moved(answer):
     """Why tp takes eight times and dp a ninth of the predicted time."""
-    sizes = {"tp": 8, "pp": 8, "dp": 8}
 
     def seconds(order, **options):
-        axes = placed(GPT3, {axis: sizes[axis] for axis in order}, 32, **options)
-        return {axis.axis: axis.seconds for axis in axes}
+        return sending_seconds(GPT3, {"tp": 8, "pp": 8, "dp": 8}, order, 32, **options)
 
     here, wanted = seconds(("dp", "pp", "tp")), seconds(LAYOUT)
     assert tuple(round(here[axis], 2) for axis in LAYOUT) == MEASURED

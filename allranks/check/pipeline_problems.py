@@ -2,37 +2,16 @@
 
 import math
 
-from allranks import claims, collectives, hardware, memory, schedules, simulate, topology, transformer
+from allranks import claims, collectives, memory, schedules, simulate, topology, transformer
 from allranks.check import exercise
 from allranks.check.answers import all_of, chosen, near
+from allranks.check.layouts import GPT3, MICROBATCHES, layout_bytes, layout_seconds
 
-NVLINK, CARD = hardware.link("nvlink-4"), hardware.link("infiniband-ndr")
-GPT3, SMALL = transformer.PRESETS["gpt3-175b"], transformer.PRESETS["llama3-8b"]
-HUGE = transformer.PRESETS["llama3-405b"]
-MICROBATCHES, ROOM = 64, 72  # in a step of the plan; GB on each GPU
+SMALL, HUGE = transformer.PRESETS["llama3-8b"], transformer.PRESETS["llama3-405b"]
+ROOM = 72  # GB on each GPU of the plan
 ORDERS = {"A": ("gpipe", 1), "B": ("one_f_one_b", 1), "C": ("interleaved", 2), "D": ("interleaved", 4)}
 ORDERS.update({"E": ("zb_h1", 1), "F": ("zb_h2", 1)})
 FREE, KEPT = 30, 3  # GB for activations on each rank, and what a micro-batch keeps there
-
-
-def layout_bytes(tp, pp):
-    """The `Breakdown` of the fullest of the 64 GPUs that train GPT-3."""
-    return memory.training_bytes(
-        GPT3,
-        tensor_parallel=tp,
-        pipeline_parallel=pp,
-        microbatches=MICROBATCHES,
-        sequence_parallel=True,
-        recomputation="selective",
-    )
-
-
-def layout_seconds(tp, pp):
-    """(computing, sending along tp) for all micro-batches of a step of GPT-3 on 64 GPUs, without waiting."""
-    computing = transformer.step_flops(GPT3, MICROBATCHES, "selective") / 64 / (hardware.peak("h100") / 2)
-    traffic = topology.traffic(GPT3, {"tp": tp, "pp": pp}, MICROBATCHES, sequence_parallel=True)
-    link = NVLINK if tp <= 8 else CARD
-    return computing, next(each.sent for each in traffic if each.axis == "tp") * link.β
 
 
 @exercise

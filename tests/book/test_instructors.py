@@ -40,8 +40,14 @@ def notebook(monkeypatch):
             for n, text in enumerate(sources)
         ]
         monkeypatch.setattr(teaching, "cells", lambda page: cells)
+        forget()
 
-    return made
+    def forget():
+        teaching.notes.cache_clear()
+        teaching.predictions.cache_clear()
+
+    yield made
+    forget()
 
 
 # ---- labs ----

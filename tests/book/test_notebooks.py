@@ -1,5 +1,6 @@
 """Every notebook of the book is in the normal form, and the table of contents names exactly those."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def pages(node):
             yield from pages(child)
 
 
+@functools.cache
 def contents():
     return list(pages(yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))))
 

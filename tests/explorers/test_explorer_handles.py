@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from allranks_book.setting import values
-from test_explorer_marks import states
+from test_explorer_marks import draw, states
 
 from allranks import explorers
 from allranks.explorers.handles import spread
@@ -26,7 +26,7 @@ FOLLOWS = {  # explorers whose picture does not change its scale where the grip 
 
 def handles(name, given, width=WIDE):
     """Each grip of a picture by its control: (its place on its axis, its stops, its element); the size."""
-    shown = explorers.draw(name, given, width)
+    shown = draw(name, given, width)
     if not shown["handles"]:
         return {}, (0, 0)
     over, found = ElementTree.fromstring(shown["handles"]), {}
@@ -62,7 +62,7 @@ def test_every_stop_is_a_value_that_the_control_knows(name):
             for value in {stops[0][0], stops[len(stops) // 2][0], stops[-1][0]}:
                 known = values(name, f"{control}={value}")
                 try:
-                    explorers.draw(name, {**given, **known})
+                    draw(name, {**given, **known})
                 except ValueError as refusal:  # of a combination, in words of the subject
                     assert "must be one of" not in str(refusal)
 

@@ -1,5 +1,6 @@
 """Marks that answer lie within the picture, say what they are, and set what the explorer allows."""
 
+import functools
 import random
 import xml.etree.ElementTree as ElementTree
 
@@ -11,6 +12,17 @@ from allranks.explorers import controls
 from allranks.explorers.svg import NARROW, WIDE
 
 
+@functools.cache
+def drawn(name, settings, width):
+    """What an explorer shows; settings: pairs, so that no test draws again what another has drawn."""
+    return explorers.draw(name, dict(settings), width)
+
+
+def draw(name, given, width=WIDE):
+    return drawn(name, tuple(sorted(given.items())), width)
+
+
+@functools.cache
 def states(name):
     """The first setting, and twelve at random that are drawn."""
     rng, found = random.Random(name), [{}]
@@ -25,7 +37,7 @@ def states(name):
             else:
                 given[control.name] = rng.choice(control.options)[0]
         try:
-            explorers.draw(name, given)
+            draw(name, given)
         except ValueError:
             continue
         found.append(given)
@@ -34,7 +46,7 @@ def states(name):
 
 def marks(name, given, width):
     """The marks at a setting, and the size of the picture that they lie on."""
-    shown = explorers.draw(name, given, width)
+    shown = draw(name, given, width)
     over, picture = ElementTree.fromstring(shown["marks"]), ElementTree.fromstring(shown["svg"])
     assert over.get("viewBox") == picture.get("viewBox")
     return list(over), [float(each) for each in picture.get("viewBox").split()[2:]]
@@ -66,10 +78,10 @@ def test_a_mark_says_what_it_is_and_sets_what_the_explorer_allows(name):
     changed = 0
     for given in states(name):
         made, _ = marks(name, given, WIDE)
-        first = explorers.draw(name, given)
+        first = draw(name, given)
         tried = {mark.get("data-set") for mark in made if mark.get("data-set")}
         for listed in sorted(tried)[:6]:
-            shown = explorers.draw(name, {**given, **values(name, listed)})
+            shown = draw(name, {**given, **values(name, listed)})
             changed += shown["svg"] != first["svg"]
         for mark in made:
             assert mark.get("role") == ("button" if mark.get("data-set") else "img")

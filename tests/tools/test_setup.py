@@ -111,6 +111,14 @@ def test_pip_installs_within_the_constraints_and_only_once(ready):
     assert ready.called("pip install") + ready.called("npm ci") == []
 
 
+def test_assets_that_are_missing_are_copied_without_installing_what_another_checkout_may_share(ready):
+    ready.run("setup.sh")
+    (ready.root / "book" / "_static" / "vendor").rmdir()
+    assert ready.run("setup.sh").returncode == 0
+    assert ready.called("npm") == ["npm run --silent vendor"]
+    assert (ready.root / "book" / "_static" / "vendor").is_dir()
+
+
 def test_ruff_alone_is_installed_before_the_rest_and_only_once(ready):
     assert ready.run("setup.sh", "ruff").returncode == 0
     (package,) = ready.called("pip install")

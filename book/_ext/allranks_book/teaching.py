@@ -69,6 +69,7 @@ def cells(page: str) -> list[dict]:
     return [{"id": c["id"], "kind": c["cell_type"], "source": "".join(c["source"])} for c in stored]
 
 
+@cache
 def notes(page: str) -> list[Note]:
     """The lecturer's notes of a notebook; one that is written in another way is an error that says how to."""
     found, sections, shown = [], [], []
@@ -101,6 +102,7 @@ def _note(page, cell, text, sections, shown):
     )
 
 
+@cache
 def predictions(page: str) -> list[Prediction]:
     """The questions of a notebook's *Predict* boxes with their answers, in the order of the page."""
     asked, answers, latest, section = {}, {}, None, ""
