@@ -11,7 +11,8 @@ from allranks import hang, merging
 def main(arguments=None):
     """Do what the command line says; return the exit status.
 
-    0; 1 if a notebook could not be graded, or if dumps show what is wrong; 2 if there is nothing to read.
+    0; 1 if a notebook could not be graded, or if dumps show what is wrong; 2 if there is nothing to read, or
+    no place to write to.
     """
     parser = argparse.ArgumentParser(prog="python -m allranks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -67,6 +68,10 @@ def _grade(options):
         print(
             "bubblewrap does not work here: submissions can read files and use the network.", file=sys.stderr
         )
+    try:
+        report.writable(options.out)
+    except OSError as error:
+        return _unwritable("--out", options.out, "name a folder", error)
     workers = options.workers or report.cores() + 1
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     records = report.grade(options.notebooks, options.out, workers, options.timeout, sandboxed, seed)
@@ -79,6 +84,10 @@ def _export(options):
     from allranks.grading import nbgrader, otter, reading
 
     export = {"nbgrader": nbgrader, "otter": otter}[options.command].export
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return _unwritable("--out", options.out, "name a folder", error)
     for path in options.notebooks:
         try:
             print(export(path, options.out))
@@ -100,9 +109,18 @@ def _submit(options):
     if record["status"] != "graded":
         return 1
     path = options.notebook.with_name(f"{options.notebook.stem}_to_hand_in.ipynb")
-    path.write_bytes(reading.without_outputs(options.notebook))
+    try:
+        path.write_bytes(reading.without_outputs(options.notebook))
+    except OSError as error:
+        return _unwritable("The file to hand in", path, "copy the lab to another folder", error)
     print(f"Hand in {path}")
     return 0
+
+
+def _unwritable(what, path, instead, error):
+    why = f"{error.filename or path}: {error.strerror or error}"
+    print(f"{what} {path} cannot be written ({why}): {instead}.", file=sys.stderr)
+    return 2
 
 
 def _hang(options):

@@ -12,8 +12,8 @@ import re
 
 import torch
 
-from allranks.check import passed
-from allranks.launch import LaunchError
+from allranks.check import passed, time_limit
+from allranks.launch import LaunchError, stacks
 
 CELL = re.compile(r"Cell In\[\d+\], ")
 
@@ -42,14 +42,29 @@ def verdict(test, *answers):
     if not __debug__:
         return "✗ Nothing was checked: checks are assertions, which `python -O` and PYTHONOPTIMIZE remove."
     try:
-        with _one_thread():
+        with _one_thread(), time_limit.limited():
             return f"✓ {test(*answers)}"
     except AssertionError as wrong:
         return "\n  ".join((f"✗ {wrong}", *_places(wrong.__cause__)))
-    except LaunchError as failure:
+    except (LaunchError, time_limit.StillRunning) as failure:
         return "\n  ".join((f"✗ Your function did not finish: {failure}.", *_places(failure)))
     except Exception as error:
         return f"✗ This cannot be checked: {type(error).__name__}: {error}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what ends a program, such as sys.exit()
+        return "\n  ".join((f"✗ Your function did not finish: it raised {_told(error)}.", *_raised_at(error)))
+
+
+def _told(error):
+    name = type(error).__name__
+    return f"{name}: {error}" if str(error) else name
+
+
+def _raised_at(error):
+    """The innermost line of the reader's that an exception has passed, if there is one."""
+    frames = stacks.outside(stacks.Failure.of(error).frames)
+    return [CELL.sub("", stacks.innermost(frames))] if frames else []
 
 
 def _places(failure):

@@ -5,16 +5,11 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.trace import trace
 
 SECONDS = 8.0
 WORLD_SIZES = (2, 3, 5, 6)
-
-
-def _number(answer):
-    is_filled(answer)
-    assert isinstance(answer, (int, float)) and not isinstance(answer, bool), f"{answer!r} is not a number."
 
 
 def only_messages(calls):
@@ -69,7 +64,7 @@ def ring(answer):
 @exercise
 def messages(answer):
     """`answer`: the messages about one element that a reduce-scatter on 8 ranks takes at least."""
-    _number(answer)
+    is_number(answer)
     assert answer != 14, "That is an all-reduce; here the other ranks do not need the sum."
     assert answer != 8, "The rank that computes the sum already has its own number."
     assert answer != 3, "That may be the number of rounds; each round has several messages."
@@ -80,7 +75,7 @@ def messages(answer):
 @exercise
 def gradients(answer):
     """`answer`: bytes that each of 64 ranks sends at least to all-reduce 7e9 gradients of 2 bytes."""
-    _number(answer)
+    is_number(answer)
     expected = collectives.ring_all_reduce_bytes(14e9, 64)
     assert abs(answer / expected - 0.5) > 0.005, (
         "That is half of the bytes: did you count only a reduce-scatter, or 1 byte a gradient?"

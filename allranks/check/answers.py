@@ -3,12 +3,12 @@
 Each wrong answer that a reader is likely to give has a sentence of its own.
 """
 
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_filled, is_number
 
 
 def near(answer, right, slips):
     """Assert that `answer` is within 1 % of `right`; `slips` maps a usual wrong value to what it forgets."""
-    is_filled(answer)
+    is_number(answer)
     for value, hint in slips.items():
         assert abs(answer - value) > 0.01 * abs(value), hint
     assert abs(answer - right) <= 0.01 * abs(right), (

@@ -2,7 +2,7 @@
 
 from allranks import collectives, hardware
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_filled, is_number, is_returned
 
 NODES, GPUS = 2, 4
 GRADIENTS = 8e9
@@ -74,7 +74,7 @@ def placement(answer):
 @exercise
 def all_reduce(answer):
     """`answer` is how many milliseconds 8 GB take on two nodes of four H100s, in two levels, without α."""
-    is_filled(answer)
+    is_number(answer)
     nvlink, card = hardware.LINKS["nvlink-4"], hardware.LINKS["infiniband-ndr"]
     levels = collectives.hierarchical_all_reduce(GRADIENTS, GPUS, NODES)
     inside, across = levels.intra.seconds(0, nvlink.β) * 1e3, levels.inter.seconds(0, card.β) * 1e3
@@ -99,7 +99,7 @@ def all_reduce(answer):
 @exercise
 def interruptions(answer):
     """`answer` is how many hours pass between two interruptions on 128 GPUs, in proportion to Llama 3's."""
-    is_filled(answer)
+    is_number(answer)
     here = DAYS * 24 / INTERRUPTIONS
     expected = here * TRAINED_ON / ASKED
     assert abs(answer / here - 1) > 0.02, "That is for 16,384 GPUs; 128 are interrupted less often."

@@ -2,7 +2,7 @@
 
 from allranks import hardware, plan, transformer
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.published.cases import OLMO2
 
 GPUS, DAYS, LOST = 512, 30, 6
@@ -18,7 +18,7 @@ def _trillions(days, share=SHARE):
 @exercise
 def month(answer):
     """`answer`: trillions of tokens in the days that train."""
-    is_filled(answer)
+    is_number(answer)
     expected = _trillions(DAYS - LOST)
     assert not _near(answer, 1e12 * expected), "Give the answer in trillions."
     assert not _near(answer, _trillions(DAYS)), "That is a month without failures."
@@ -34,7 +34,7 @@ def month(answer):
 @exercise
 def sharing(answer):
     """`answer`: the fewest GPUs that share a matrix, if replicas divide both GPUs and sequences."""
-    is_filled(answer)
+    is_number(answer)
     legal = plan.layouts(OLMO2, GPUS, BATCH, at_most={"pp": 1, "cp": 1})
     expected = min(each.tp for each in legal)
     assert answer >= 1 and GPUS % answer == 0, f"{answer:g} does not divide the {GPUS} GPUs."

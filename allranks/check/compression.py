@@ -4,7 +4,7 @@ import torch
 
 from allranks import compression
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 
 RANKS, DENSITY, VALUE, INDEX = 64, 0.005, 2, 4  # ranks, share, bytes, bytes
 
@@ -34,7 +34,7 @@ def one_bit(answer):
 def percent(answer):
     """`answer`: sparse bytes over dense bytes on 64 ranks, in percent."""
     right = 100 * compression.sparse_share(DENSITY, RANKS, VALUE, INDEX)
-    is_filled(answer)
+    is_number(answer)
     assert abs(answer - right / 100) > 0.005, "That is right as a share; give it in per cent."
     assert abs(answer - 100 * DENSITY * RANKS) > 0.5, "Almost: an index takes more bytes than a value here."
     assert abs(answer - 100 * DENSITY * RANKS / 2) > 0.5, "That leaves the indices out."

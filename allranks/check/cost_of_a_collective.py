@@ -5,21 +5,16 @@ import torch.distributed as dist
 
 from allranks import collectives, hardware, launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 
 SECONDS = 8.0
 ELEMENTS = 48
 
 
-def _number(answer):
-    is_filled(answer)
-    assert isinstance(answer, (int, float)) and not isinstance(answer, bool), f"{answer!r} is not a number."
-
-
 @exercise
 def crossover(answer):
     """`answer`: bytes from which on a ring of 8 ranks beats recursive doubling, on NVLink 4."""
-    _number(answer)
+    is_number(answer)
     link = hardware.link("nvlink-4")
     expected = collectives.crossover("all_reduce", "ring", "recursive_doubling", 8, link.α, link.β)
     assert abs(answer / (link.α / link.β) - 1) > 0.01, (
@@ -36,7 +31,7 @@ def crossover(answer):
 @exercise
 def buckets(answer):
     """`answer`: how many times longer 300 all-reduces of 1 MB take than one of 300 MB, on 64 ranks."""
-    _number(answer)
+    is_number(answer)
     links = hardware.protocols("infiniband-ndr")
 
     def seconds(nbytes, links):
@@ -95,7 +90,7 @@ def chain(answer):
 @exercise
 def pieces(answer):
     """`answer`: the number of pieces in which 1 GB gets fastest along a chain of 64 ranks, on InfiniBand."""
-    _number(answer)
+    is_number(answer)
     link = hardware.link("infiniband-ndr")
     assert answer >= 1, f"{answer:g} is not a number of pieces: there is at least one."
 
@@ -113,7 +108,7 @@ def pieces(answer):
 @exercise
 def between_nodes(answer):
     """`answer`: the fraction of a message that each of 4 × 8 ranks sends to other nodes."""
-    _number(answer)
+    is_number(answer)
     expected = collectives.hierarchical_all_reduce(1.0, 8, 4).inter.nbytes
     assert abs(answer - 2 * 31 / 32) > 1e-6, "That is a flat ring of 32 ranks."
     assert abs(answer - 2 * 3 / 4) > 1e-6, "That is what a whole node sends; its 8 ranks share it."

@@ -2,7 +2,7 @@
 
 from allranks import failures
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_number, is_returned
 
 HOUR = 3600
 
@@ -10,7 +10,7 @@ HOUR = 3600
 @exercise
 def own_run(minutes, share):
     """`minutes` between two checkpoints of 1024 GPUs, and the `share` of the time that is lost."""
-    is_filled(minutes), is_filled(share)
+    is_number(minutes), is_number(share)
     mean = failures.between(128, failures.RATES["RSC-1"])
     right = failures.best_interval(60, mean) / 60
     by_gpus = failures.best_interval(60, failures.between(1024, failures.RATES["RSC-1"])) / 60
@@ -67,7 +67,7 @@ def _trained(steps, every, lives):
 @exercise
 def two_levels(copies, files):
     """Minutes between two `copies` in memory, and between two `files`."""
-    is_filled(copies), is_filled(files)
+    is_number(copies), is_number(files)
     right = failures.best_interval(2, 4 * HOUR) / 60, failures.best_interval(200, 80 * HOUR) / 60
     assert abs(copies - right[0]) < 0.03 * right[0], (
         f"{copies:g} minutes is not right for the copies: what are c and M in Young's formula?"

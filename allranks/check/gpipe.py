@@ -2,7 +2,7 @@
 
 from allranks import schedules, simulate
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_number, is_returned
 
 STAGES, SHARE = 8, 0.05
 
@@ -43,7 +43,7 @@ def paper_order(answer):
 @exercise
 def enough(answer):
     """`answer` is the fewest micro-batches with which 8 stages idle at most 5 % of the time."""
-    is_filled(answer)
+    is_number(answer)
     assert answer == int(answer) and answer > 0, "Give a whole number of micro-batches, at least one."
     assert answer != 140, "That is 5 % of the *ideal* time. The question is about the whole."
     share = schedules.bubble_of_total("gpipe", STAGES, int(answer))

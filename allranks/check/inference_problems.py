@@ -4,7 +4,8 @@ import numpy as np
 
 from allranks import hardware, inference, memory, precision, transformer
 from allranks.check import exercise
-from allranks.check.answers import all_of, chosen, is_filled, near
+from allranks.check.answers import all_of, chosen, near
+from allranks.check.stubs import is_number
 
 LARGE, SMALL = transformer.PRESETS["llama3-70b"], transformer.PRESETS["llama3-8b"]
 LINKS = {"a100-80gb": "nvlink-3", "h100": "nvlink-4"}
@@ -213,7 +214,7 @@ def step(generators, devices=32):
 def split(answer):
     """(GPUs that generate, seconds of a step) of 32, from verl's times on 16."""
     generators, seconds = all_of(answer, 2, "GPUs that generate, seconds of a step")
-    is_filled(generators), is_filled(seconds)
+    is_number(generators), is_number(seconds)
     best = min(range(1, 32), key=lambda count: max(step(count)))
     assert generators in range(1, 32), "Some of the 32 GPUs have to generate, and the others learn."
     assert generators == best, (

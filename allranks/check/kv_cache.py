@@ -5,7 +5,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from allranks import hardware, inference, memory
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.transformer import PRESETS, parameters
 
 LLAMA, TOKENS = PRESETS["llama3-8b"], 8192
@@ -70,7 +70,7 @@ def largest_batch(answer):
     right = inference.largest_batch(LLAMA, TOKENS, capacity)
     a_sequence = memory.kv_cache_bytes(LLAMA, TOKENS)
     every_head = memory.kv_cache_bytes(LLAMA._replace(kv_heads=LLAMA.heads), TOKENS)
-    is_filled(answer)
+    is_number(answer)
     assert answer != capacity // a_sequence, "The weights need room too: 2 bytes for each parameter."
     free = capacity - 2 * parameters(LLAMA)
     assert answer != free // every_head, "Keys and values have only 8 heads here, not 32."

@@ -4,7 +4,7 @@ import torch
 
 from allranks import local_updates
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 
 PARAMETERS, BITS, EVERY, STEP = 70e9, 4, 50, 5  # parameters, bits, steps, seconds
 
@@ -49,7 +49,7 @@ def outer_step(answer):
 def gbits(answer):
     """`answer`: Gbit/s on average for 70 billion parameters in 4 bits, once in 50 steps of 5 s."""
     right = local_updates.bits_per_step(PARAMETERS, BITS, EVERY) / STEP / 1e9
-    is_filled(answer)
+    is_number(answer)
     assert abs(answer - right / 8) > 0.01, "That is in gigabytes a second; give gigabits."
     assert abs(answer - right * 4) > 0.1, "That is with 16 bits a parameter; here there are 4."
     assert abs(answer - right * EVERY) > 1, "That is for sending at every step."

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from allranks import launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.parallel.muon import orthonormalise
 from allranks.trace import trace
 
@@ -48,7 +48,7 @@ def on_columns(answer):
 @exercise
 def bound(answer):
     """`answer`: Muon's bytes over AdamW's, if gradients, momentum and weights all travel in two bytes."""
-    is_filled(answer)
+    is_number(answer)
     assert abs(answer - 1.25) > 0.005, "That is for gradients and weights in four bytes."
     assert abs(answer - 1.75) > 0.005, "That gathers the momentum in more bytes than Newton–Schulz reads."
     assert abs(answer - 0.75) > 0.005, "That compares with AdamW in four bytes; here AdamW sends two as well."

@@ -7,7 +7,7 @@ from torch import nn
 
 from allranks import collectives, launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.trace import trace
 from allranks.transformer import PRESETS
 
@@ -70,7 +70,7 @@ def megabytes_sent(answer):
     """`answer`: megabytes (1e6) that each of 8 ranks sends for a layer of GPT-3 and one sequence, in bf16."""
     model = PRESETS["gpt3-175b"]
     expected = 4 * collectives.ring_all_reduce_bytes(2 * model.sequence * model.hidden, 8) / 1e6
-    is_filled(answer)
+    is_number(answer)
     for factor, hint in (
         (1 / 2, "That is the number of elements, or forward alone; an element has two bytes."),
         (8 / 7, "That leaves out (t−1)/t."),

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from allranks import launch, topology
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_number, is_returned
 from allranks.trace import trace
 
 SECONDS = 15.0
@@ -47,7 +47,7 @@ def two_level(answer):
 @exercise
 def hosts(answer):
     """`answer` is how many hosts a fat tree of 64-port switches connects."""
-    is_filled(answer)
+    is_number(answer)
     assert answer != PORTS**2 // 2, "That is what two levels connect; the tree has three."
     expected = topology.fat_tree(PORTS).hosts
     assert answer == expected, (
@@ -59,7 +59,7 @@ def hosts(answer):
 @exercise
 def leaving(answer):
     """`answer` is how many GB/s leave a pod of 3,072 GPUs of 50 GB/s with an oversubscription of 7."""
-    is_filled(answer)
+    is_number(answer)
     everything = POD * LINK / 1e9
     assert abs(answer / everything - 1) > 0.01, (
         "That is what the GPUs could send; only a part of it leaves the pod."

@@ -2,7 +2,7 @@
 
 from allranks import hardware
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.transformer import PRESETS
 
 PARAMETERS, PEAK, UTILISATION = 8e9, 989e12, 0.4
@@ -11,7 +11,7 @@ PARAMETERS, PEAK, UTILISATION = 8e9, 989e12, 0.4
 @exercise
 def tokens(answer):
     """`answer`: from how many tokens on GPT-3's `up` is right of an H100's ridge in bf16."""
-    is_filled(answer)
+    is_number(answer)
     h, f = PRESETS["gpt3-175b"].hidden, PRESETS["gpt3-175b"].feed_forward
     ridge = hardware.ridge("h100")
     exact = ridge * h * f / (h * f - ridge * (h + f))
@@ -32,7 +32,7 @@ def tokens(answer):
 @exercise
 def rate(answer):
     """`answer`: the tokens that a model of 8 billion parameters trains on in a second, by 6ND."""
-    is_filled(answer)
+    is_number(answer)
     expected = UTILISATION * PEAK / (6 * PARAMETERS)
     assert abs(answer * UTILISATION / expected - 1) > 0.01, (
         "That is at the peak; this GPU reaches 40 % of it."

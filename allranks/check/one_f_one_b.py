@@ -2,7 +2,7 @@
 
 from allranks import schedules, simulate
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_number, is_returned
 
 RANKS, MICROBATCHES, SHARE = 8, 32, 0.05
 
@@ -37,7 +37,7 @@ def order(answer):
 @exercise
 def chunks(answer):
     """`answer` is the fewest chunks with which 8 ranks and 32 micro-batches have a bubble of at most 5 %."""
-    is_filled(answer)
+    is_number(answer)
     assert answer == int(answer) and answer > 0, "Chunks are whole, and there is at least one."
 
     def bubble(v):

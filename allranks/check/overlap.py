@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from allranks import collectives, launch
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_number, is_returned
 from allranks.parallel.overlap import noted, start_sum
 from allranks.trace import trace
 
@@ -65,7 +65,7 @@ def backward(answer):
 @exercise
 def exposed(answer):
     """`answer`: exposed ms of a reduce-scatter of 10 ms, in pieces with a product of 8 ms, on 8 ranks."""
-    is_filled(answer)
+    is_number(answer)
     right = collectives.decomposed(COMMUNICATION, PRODUCT, RANKS)
     for wrong, hint in (
         (COMMUNICATION, "That is without pieces."),

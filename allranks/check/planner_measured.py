@@ -2,7 +2,7 @@
 
 from allranks import memory
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 
 MFU, CORE, SKIPPED = 60, 0.5, 0.5  # per cent; shares of the FLOPs, and of the pairs
 LAYERS, STAGES = 126, 32
@@ -11,7 +11,7 @@ LAYERS, STAGES = 126, 32
 @exercise
 def executed(answer):
     """`answer`: per cent of the peak that is executed when a causal kernel skips half of the pairs."""
-    is_filled(answer)
+    is_number(answer)
     expected = MFU * (1 - CORE * SKIPPED)
     assert abs(answer - MFU * SKIPPED) > 0.1, (
         "That halves everything; only the core of attention is halved, not the linear layers."
@@ -34,7 +34,7 @@ def _chunks():
 @exercise
 def pieces(answer):
     """`answer`: the pieces of each of 32 stages, each of one layer but the first and the last."""
-    is_filled(answer)
+    is_number(answer)
     expected = _chunks()
     assert answer != LAYERS // STAGES, (
         "That leaves out the embedding and the output layer, which take a piece each."

@@ -4,7 +4,7 @@ import torch
 
 from allranks import precision
 from allranks.check import exercise
-from allranks.check.stubs import is_filled, is_returned
+from allranks.check.stubs import is_number, is_returned
 
 LARGEST_GRADIENT = 3
 WEIGHT = 0.02
@@ -16,7 +16,7 @@ def largest_scale(answer):
     expected = 1
     while 2 * expected * LARGEST_GRADIENT <= precision.largest("fp16"):
         expected *= 2
-    is_filled(answer)
+    is_number(answer)
     assert answer * LARGEST_GRADIENT <= precision.largest("fp16"), (
         f"{answer:g} × {LARGEST_GRADIENT} is {answer * LARGEST_GRADIENT:g}, which is too large for fp16."
     )
@@ -31,7 +31,7 @@ def smallest_update(answer):
     expected = 1.0
     while precision.rounded("bf16", held + expected / 2) != held:
         expected /= 2
-    is_filled(answer)
+    is_number(answer)
     assert precision.rounded("bf16", held + answer) != held, (
         f"{held:.5f} + {answer:.3g} rounds back: the next bf16 number is "
         f"{precision.spacing('bf16', held):.3g} away, and ties go to even."

@@ -2,7 +2,7 @@
 
 from allranks import attention
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.transformer import PRESETS
 
 RANKS, SEQUENCE, WIDTH, KV_HEADS = 8, 4096, 128, 8
@@ -24,7 +24,7 @@ def _most_shared():
 def shared(answer):
     """`answer`: heads of queries to a head of keys up to which Ulysses sends no more than the all-gather."""
     expected = _most_shared()
-    is_filled(answer)
+    is_number(answer)
     assert answer != RANKS, "Almost: queries and outputs travel, but keys and values do too."
     assert answer != 2 * RANKS - 1, "Queries travel there and outputs back: count both."
     assert answer == expected, (
@@ -38,7 +38,7 @@ def megabytes_sent(answer):
     """`answer`: megabytes a rank sends forward in a layer of Llama 3 405B, 131,072 tokens, TP 8, CP 16."""
     model = PRESETS["llama3-405b"]
     expected = attention.ring_bytes(131072, 16, model.kv_heads // 8, model.head_width) / 1e6
-    is_filled(answer)
+    is_number(answer)
     for factor, hint in (
         (1 / 15, "That is one hop; there are fifteen."),
         (16 / 15, "That includes a rank's own part, which is not sent."),

@@ -1,7 +1,7 @@
 """The exercises of the chapter Saving safely."""
 
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 
 CASES = (  # names, damaged, count, what may go
     ({"step_9", "step_10", "step_8"}, set(), 2, {"step_8"}),
@@ -20,7 +20,7 @@ CASES = (  # names, damaged, count, what may go
 @exercise
 def host(answer):
     """`answer`: gigabytes of staged copies on a node, with two saves of 70 billion parameters in flight."""
-    is_filled(answer)
+    is_number(answer)
     whole = 70 * 14
     right = 2 * whole / 8
     assert abs(answer - right * 1e9) > 1, "That is right in bytes; give it in gigabytes."

@@ -2,7 +2,7 @@
 
 from allranks import memory
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_filled, is_number
 from allranks.transformer import PRESETS
 
 
@@ -47,7 +47,7 @@ def megabytes(answer):
 @exercise
 def length(answer):
     """`answer`: tokens at which the core of a layer of MT-NLG takes as many bytes as the rest of it."""
-    is_filled(answer, "a number")
+    is_number(answer)
     model = PRESETS["mt-nlg-530b"]
 
     def core_over_rest(split):

@@ -2,7 +2,7 @@
 
 from allranks import schedules
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 from allranks.collectives import ring_all_reduce_bytes
 from allranks.transformer import PRESETS, parameters
 
@@ -15,7 +15,7 @@ def bubble(answer):
     """`answer`: the idle share of a step in Table 1's last row, with 1F1B and micro-batches of one."""
     microbatches = BATCH * TENSOR * STAGES // GPUS
     expected = schedules.bubble_of_total("one_f_one_b", STAGES, microbatches)
-    is_filled(answer)
+    is_number(answer)
     for wrong, hint in (
         (
             schedules.bubble_of_ideal("one_f_one_b", STAGES, microbatches),
@@ -39,7 +39,7 @@ def gigabytes_along_dp(answer):
     """`answer`: GB (1e9) a GPU of row 145.6 of Table 1 sends along dp in a step, gradients in 2 bytes."""
     part = 2 * parameters(PRESETS["megatron-146b"]) / PARTS
     expected = ring_all_reduce_bytes(part, REPLICAS) / 1e9
-    is_filled(answer)
+    is_number(answer)
     for factor, hint in (
         (PARTS, "That is for the whole model. A rank averages only the part that it holds."),
         (8, "A rank's part is an eighth of each layer *and* an eighth of the layers."),

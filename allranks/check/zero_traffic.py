@@ -2,7 +2,7 @@
 
 from allranks import hardware, memory
 from allranks.check import exercise
-from allranks.check.stubs import is_filled
+from allranks.check.stubs import is_number
 
 UTILISATION = 0.5
 PARAMETERS, GPUS, ROOM, MICROBATCHES = 13e9, 64, 70e9, 8
@@ -11,7 +11,7 @@ PARAMETERS, GPUS, ROOM, MICROBATCHES = 13e9, 64, 70e9, 8
 @exercise
 def tokens(answer):
     """`answer`: tokens a rank and step from which stage 3 takes no longer to send than to compute."""
-    is_filled(answer)
+    is_number(answer)
     rate = UTILISATION * hardware.ACCELERATORS["a100-80gb"].peak["bf16"]
     bandwidth = hardware.LINKS["infiniband-hdr"].bandwidth
     expected = 6 * rate / (6 * bandwidth)
@@ -31,7 +31,7 @@ def tokens(answer):
 @exercise
 def stage(answer):
     """`answer`: the stage that fits and sends the fewest bytes in a step of many micro-batches."""
-    is_filled(answer)
+    is_number(answer)
     assert answer in range(4), f"The stages are 0, 1, 2 and 3, not {answer}."
     held = [memory.zero_bytes(PARAMETERS, GPUS, number) for number in range(4)]
     sent = [

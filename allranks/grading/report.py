@@ -56,21 +56,24 @@ def graded(path, seconds, sandboxed, seed):
 
 
 def grade(paths, out, workers, seconds, sandboxed, seed):
-    """Grade `paths`, `workers` at a time; write both files to `out`; return the records."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Grade `paths`, `workers` at a time; write both files to `out`; return the records.
+
+    Raises OSError, before anything is graded, if they cannot be written.
+    """
+    files = writable(out)
     records = []
     with ThreadPoolExecutor(workers) as pool:
         for record in pool.map(lambda path: graded(path, seconds, sandboxed, seed), notebooks(paths)):
             records.append(record)
             _say(line(record))
-    with open(out / "marks.json", "w", encoding="utf-8") as file:
+    with open(files[0], "w", encoding="utf-8") as file:
         json.dump(
             {"allranks": allranks.__version__, "seed": seed, "submissions": records},
             file,
             ensure_ascii=False,
             indent=1,
         )
-    with open(out / "marks.csv", "w", encoding="utf-8", newline="") as file:
+    with open(files[1], "w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")
         table.writeheader()
         for record in records:
@@ -78,6 +81,16 @@ def grade(paths, out, workers, seconds, sandboxed, seed):
             reasons = " | ".join(f"{t['task']}: {t['reason']}" for t in missed)
             table.writerow({name: _plain(value) for name, value in (record | {"reasons": reasons}).items()})
     return records
+
+
+def writable(out):
+    """Make the folder `out`; return the paths of both files, which can be written, or raise OSError."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / "marks.json", out / "marks.csv"]
+    for path in files:
+        with open(path, "a"):  # it keeps what an earlier grading has left
+            pass
+    return files
 
 
 def _say(text):

@@ -41,6 +41,8 @@ def main(arguments):
     if not as_module and not os.path.exists(arguments[0]):
         raise SystemExit(f"there is no {arguments[0]}; {USAGE}")
     folder = os.path.abspath(os.environ.get("ALLRANKS_HANG", hang.FOLDER))
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise SystemExit(f"{folder} is a file, but dumps need a folder: set ALLRANKS_HANG to another name")
     # Where NCCL's watchdog writes its own.
     os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, dumps.PREFIX))
     _watch(folder)

@@ -129,7 +129,7 @@ def _read_one(path):
         said = str(error) if isinstance(error, recorder.NotPlainData) else "it is not pickled"
     except KeyError as error:
         said = f"it lacks {error}"
-    except (AttributeError, IndexError, TypeError, ValueError):
+    except (AttributeError, IndexError, MemoryError, OverflowError, RecursionError, TypeError, ValueError):
         said = "it holds something else" if content.startswith(PICKLED) else "it is not pickled"
     raise NoDump(f"{path} is not a dump of the flight recorder: {said}")
 
@@ -138,7 +138,24 @@ def _understood(dump):
     groups = {name: _members(each["ranks"]) for name, each in dump["pg_config"].items() if each["ranks"]}
     history = recorder.history_of(dump["entries"], groups, dump.get("groups_made"))
     stands = [stacks.Frame(*frame) for frame in dump.get("stands", ())]
-    return Dump(history, stands, dump.get("raised"))
+    understood = Dump(history, stands, dump.get("raised"))
+    if not _is_sound(understood):
+        raise TypeError("a value of another type than the recorder writes")
+    return understood
+
+
+def _is_sound(dump):
+    """Whether all is of the types that are compared and printed later; a damaged file may hold any."""
+    history = dump.history
+    frames = [*dump.stands, *(call.place for call in history.calls if call.place)]
+    numbers = [frame.line for frame in frames] + [call.number for call in history.calls]
+    words = [word for frame in frames for word in (frame.filename, frame.name)]
+    for call in history.calls:
+        numbers += [size for shape in call.shapes for size in shape]
+        words += [call.group, call.name, *call.dtypes]
+    numbers += [history.made or 0]
+    words += [dump.raised or "", *history.groups]
+    return all(isinstance(one, int) for one in numbers) and all(isinstance(one, str) for one in words)
 
 
 def _members(ranks):

@@ -4,6 +4,7 @@
 |------------|--------|-------------------------------------------------------------|
 | entry      | kernel | `launch`, and what it refuses before anything starts        |
 | world      | kernel | have ranks started, wait for them, end them: the whole life |
+| request    | kernel | ask for a keeper and its ranks                              |
 | standby    | kernel | start the ranks of the next launch ahead                    |
 | patience   | kernel | the deadline: waits for a processor do not count            |
 | interrupts | kernel | Ctrl-C, noted until nothing is half done                    |

@@ -7,12 +7,19 @@ imports anew, as the file is now.
 
 import importlib.util
 import logging
+import operator
 import os
 import struct
 import sys
 
 from allranks import private
 from allranks.launch import notebook, stacks
+
+# Who has an `fp32_precision` in `torch.backends`, each after those that it inherits from.
+PRECISE = (
+    "", "cudnn", "mkldnn", "cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv",
+    "mkldnn.rnn",
+)  # fmt: skip
 
 _installed = set()  # modules that nobody edits
 _imported = {}  # other modules: their specification, and when the file was written that is imported
@@ -70,6 +77,7 @@ def manner():
         "numpy": numpy and numpy.get_printoptions(),
         "dtype": torch.get_default_dtype(),
         "matmul": private.matmul_precision(),
+        "precisions": [owner.fp32_precision for owner in _precise()],
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
         "level": logging.root.level,
@@ -87,8 +95,11 @@ def behave(manner):
 
         numpy.set_printoptions(**manner["numpy"])
     torch.set_default_dtype(manner["dtype"])
-    if manner["matmul"]:
+    if manner["matmul"] not in (None, private.matmul_precision()):  # to set it also sets what stands below
         torch.set_float32_matmul_precision(manner["matmul"])
+    for owner, precision in zip(_precise(), manner["precisions"], strict=True):
+        if owner.fp32_precision != precision:  # what is inherited stays so
+            owner.fp32_precision = precision
     if manner["deterministic"]:  # it imports torch's compiler
         torch.use_deterministic_algorithms(True, warn_only=manner["warn_only"])
     logging.root.setLevel(manner["level"])
@@ -98,6 +109,12 @@ def behave(manner):
         handler.setFormatter(formatter)
         handler.filters = filters
         logging.root.addHandler(handler)
+
+
+def _precise():
+    import torch
+
+    return [operator.attrgetter(name)(torch.backends) if name else torch.backends for name in PRECISE]
 
 
 def warn_of_edits():

@@ -64,7 +64,13 @@ def launch(fn, /, *args, world_size=None, timeout=SECONDS, backend=None, rules=N
 
 
 def _default_rules(backend):
-    return None if backend in ("nccl", "cuda:gloo") else os.environ.get("ALLRANKS_RULES") or None
+    rules = None if backend in ("nccl", "cuda:gloo") else os.environ.get("ALLRANKS_RULES") or None
+    if rules not in (None, "nccl"):
+        raise ValueError(
+            f"ALLRANKS_RULES={rules!r} in the environment is not 'nccl' (gloo's ranks are held to NCCL's "
+            "rules). Unset it for none."
+        )
+    return rules
 
 
 def _run(fn, args, kwargs, plan, timeout, interrupts):
@@ -94,6 +100,13 @@ def _run(fn, args, kwargs, plan, timeout, interrupts):
 
 def _check(fn, args, kwargs, given):
     timeout, cluster = given["timeout"], given["cluster"]
+    allowed = {"backend": "'nccl', 'gloo' or 'cuda:gloo'", "rules": "'nccl'", "cluster": "'ray'"}
+    for key, words in allowed.items():
+        if not isinstance(given[key], str | None):
+            raise TypeError(
+                f"{key} is of type {type(given[key]).__name__}, but launch takes {words} there: leave it out "
+                "for none. If your function has a parameter of this name, give that one by position."
+            )
     if "ALLRANKS_WORLD" in os.environ:
         raise RuntimeError(
             "launch was called on a rank: a rank is already one process of a world. Call launch in the "

@@ -1,4 +1,4 @@
-"""How do functions and classes of a notebook cross between processes? By value: cloudpickle, and six rules.
+"""How do functions and classes of a notebook cross between processes? By value: cloudpickle, and seven rules.
 
 - A class that is known where it arrives stays as it is there. (cloudpickle would overwrite the notebook's
   class with the copy that a rank sends back inside a result.)
@@ -7,6 +7,7 @@
 - A large array travels as a tensor does: beside the pickle, and mapped into memory.
 - What cloudpickle overlooks travels too: the `__slots__` of a class, the globals that a class inside a
   function reads in its own body, a function under `functools.singledispatch`.
+- A module of a class of its own travels by its name, as others do: `torch.backends.cudnn` is one.
 - To make a class again calls neither its bases' `__init_subclass__` nor a metaclass that wants keywords: both
   have run where the class was defined.
 
@@ -16,6 +17,7 @@
 import abc
 import dis
 import functools
+import importlib
 import inspect
 import operator
 import pickle
@@ -41,6 +43,8 @@ class Pickler(cloudpickle.Pickler):
             return functools.cached_property, (value.func,), {"attrname": value.attrname}
         if isinstance(value, FunctionType) and value.__code__ is DISPATCHING and not _importable(value):
             return functools.singledispatch, (_undecided,), dict(value.registry), None, None, _register
+        if isinstance(value, ModuleType) and type(value) is not ModuleType and _is_imported(value):
+            return importlib.import_module, (value.__name__,)
         if _is_large_array(value):
             import torch
 
@@ -141,6 +145,10 @@ def _importable(value):
         return operator.attrgetter(value.__qualname__)(module) is value
     except AttributeError:
         return False
+
+
+def _is_imported(module):
+    return sys.modules.get(module.__name__) is module
 
 
 def _undecided(value):

@@ -6,17 +6,16 @@ ended, and the deadline.
 
 import contextlib
 import os
-import pickle
 import shutil
 import signal
-import socket
 import time
-from multiprocessing import Pipe, connection
+from multiprocessing import connection
 
-from allranks.launch import blame, carried, notebook, output, packing, recorder, server, stacks
+from allranks.launch import blame, notebook, output, packing, recorder, server, stacks
 from allranks.launch.bars import Display
 from allranks.launch.blame import Outcome, View
 from allranks.launch.patience import Patience
+from allranks.launch.request import ask
 
 START = 120.0  # seconds that ranks may take to start, the fork server included, if the reader gives them less
 GRACE = 0.5  # seconds that ranks have to fail too, after the first one did
@@ -44,13 +43,9 @@ class World:
         self.refused, self.is_lost = "", False
         self.best_before = time.monotonic() + standby - END
         self.progress = Display()
-        self.ends, self.keeper, self.directory = [], None, ""
         try:
-            self._ask(standby)
-        except BaseException as error:
-            self.close()
-            if not isinstance(error, OSError):
-                raise
+            self.directory, self.ends, self.keeper, self.pipes = ask(plan, self.environment, standby)
+        except OSError as error:
             raise blame.refused(f"{type(error).__name__}: {error}") from None
         self.outputs = [output.Output(r, self.path(f"output-{r}")) for r in self.ranks]
 
@@ -104,25 +99,6 @@ class World:
         """Close all connections: the keeper ends everything, and removes the directory."""
         for end in self.ends:
             end.close()
-
-    def _ask(self, standby):
-        """Have a keeper made, and ranks by it."""
-        self.ends.append(held := socket.socket())
-        self.directory = packing.make_directory()
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        environment = carried.environment(self.environment, self.directory, self.plan.world_size, port)
-        with open(self.path("world"), "wb") as file:
-            pickle.dump((self.plan, environment, standby), file)
-        here, there = zip(*[Pipe() for _ in range(1 + self.plan.world_size)], strict=True)
-        self.ends += here
-        self.keeper, *self.pipes = here
-        try:
-            server.request(self.directory, there)
-        finally:
-            for end in there:
-                end.close()
 
     def _begin(self, timeout):
         """Wait until all ranks have joined; return None, or the exception that explains why not."""
@@ -302,7 +278,7 @@ class World:
         """Return when the keeper has ended all processes, and itself."""
         until = time.monotonic() + (END if self.keeper_pid else 0)
         with contextlib.suppress(EOFError, OSError):
-            while self.keeper and self.keeper.poll(max(0, until - time.monotonic())):
+            while self.keeper.poll(max(0, until - time.monotonic())):
                 self.keeper.recv()
         if self.is_lost or time.monotonic() > until:  # it was killed, or stopped
             for pid in (*self.pids.values(), self.keeper_pid):

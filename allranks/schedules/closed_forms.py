@@ -92,7 +92,8 @@ def peak_activations(name, stages, microbatches, chunks=1):
     looped_bfs: m. one_f_one_b and pipedream: p-r, at most m. interleaved in groups of N: N + (2p-1-2r-N)/v,
     at most m; with N = p, 1+(p-1)/(pv) times p on the first rank (Korthikanti et al. 2022, section 4.2.3).
     zb_h1, zb_v: p; zb_h2: 2p-1; dualpipe: p+1, dualpipe_v: p+1/2, as its 2p+1 are halves (table 2 of Qi et
-    al. 2024 and of DeepSeek-AI 2024).
+    al. 2024 and of DeepSeek-AI 2024). Each of these is at most m; zb_v, whose second halves run while later
+    micro-batches are in their first, (m+r+1)/2 too, which is less than p on early ranks if m < 2p-1.
     """
     one_of("name", name, WITH_PEAK)
     whole("stages", stages), whole("microbatches", microbatches)
@@ -105,10 +106,11 @@ def peak_activations(name, stages, microbatches, chunks=1):
         ahead = (v - 1) * group_size(stages, microbatches)
         most = [2 * (stages - 1 - rank) + ahead + 1 for rank in range(stages)]
         return tuple(min(each, v * microbatches) / v for each in most)
+    if name == "zb_v":
+        return tuple(min(stages, microbatches, (microbatches + rank + 1) / 2) for rank in range(stages))
     limit = {
         "zb_h1": stages,
         "zb_h2": 2 * stages - 1,
-        "zb_v": stages,
         "dualpipe": stages + 1,
         "dualpipe_v": stages + 0.5,
     }[name]

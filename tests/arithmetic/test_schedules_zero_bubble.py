@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allranks.schedules import bubble_seconds, check, interleaved, one_f_one_b
+from allranks.schedules import bubble_seconds, check, interleaved, one_f_one_b, peak_activations
 from allranks.schedules.search import memory_plateau, zero_bubble
 from allranks.schedules.split_backward import (
     kept_for_weight_grad,
@@ -109,6 +109,13 @@ def test_zb_h1_and_zb_v_hold_no_more_than_the_first_rank_of_1f1b(stages):
     assert max(simulate(zb_h1(stages, 3 * stages)).peak_activations) == most == stages
     assert set(simulate(zb_v(stages, 3 * stages)).peak_activations) == {stages}
     assert max(simulate(zb_h2(stages, 3 * stages)).peak_activations) == 2 * stages - 1
+
+
+@pytest.mark.parametrize("make", [zb_h1, zb_h2, zb_v])
+@given(st.integers(1, 7), st.integers(1, 20))
+def test_the_peak_in_closed_form_is_the_simulated_one(make, stages, microbatches):
+    schedule = make(stages, microbatches)
+    assert simulate(schedule).peak_activations == peak_activations(schedule.name, stages, microbatches)
 
 
 def test_a_v_puts_the_first_and_the_last_layers_on_the_first_rank():

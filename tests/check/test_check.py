@@ -1,14 +1,21 @@
 """A check says ✓ to a right answer and ✗, with a hint, to a wrong one; it never raises."""
 
+import contextlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 import torch.distributed as dist
 from verdicts import verdict
 
-from allranks import check, plan
+from allranks import check, launch, plan
+from allranks.check import time_limit
+from allranks.launch import stacks
+
+DUALPIPE = check.zero_bubble_v.dualpipe.__wrapped__  # it calls the reader's function in the notebook
 
 
 def test_whatever_happens_a_check_prints_a_line(capsys):
@@ -21,6 +28,54 @@ def test_whatever_happens_a_check_prints_a_line(capsys):
     assert verdict(capsys, one, "right") == "✓ well done"
     assert verdict(capsys, one, "wrong") == "✗ think again"
     assert verdict(capsys, one, "else") == "✗ This cannot be checked: KeyError: 'else'"
+
+
+def test_a_function_that_ends_the_program_costs_a_line_and_not_the_notebook():
+    def ends(*_):
+        sys.exit("enough")
+
+    first, place = check.verdict(DUALPIPE, ends).splitlines()
+    assert first == "✗ Your function did not finish: it raised SystemExit: enough."
+    assert place.endswith(f"test_check.py, line {ends.__code__.co_firstlineno + 1}, in ends")
+
+
+def test_a_function_without_an_end_is_ended_also_in_the_notebook(monkeypatch):
+    def loops(*_):
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    monkeypatch.setattr(time_limit, "SECONDS", 0.2)
+    before = signal.getsignal(signal.SIGALRM)
+    first, place = check.verdict(DUALPIPE, loops).splitlines()
+    assert first == "✗ Your function did not finish: it was still running after 0.2 s."
+    assert place.endswith("in loops")
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)) == (before, (0, 0))
+
+
+def test_only_the_reader_s_own_lines_have_a_time_limit(capsys, monkeypatch):
+    def calls(*_):
+        return launch(time.sleep, 1, world_size=1)[0]
+
+    test = """
+def test(answer):
+    for _ in range(40):
+        time.sleep(0.02)
+    answer()
+    return "it may take its time"
+"""
+    namespace = {"time": time}
+    exec(compile(test, f"{stacks.PACKAGE}check/slow.py", "exec"), namespace)
+    monkeypatch.setattr(time_limit, "SECONDS", 0.2)
+    monkeypatch.setattr(time_limit, "LOOK", 0.05)
+    assert verdict(capsys, check.exercise(namespace["test"]), calls) == "✓ it may take its time"
+
+
+@pytest.mark.parametrize("answer", [float("nan"), float("inf"), "12", (12, 1), True, len, 10**400])
+def test_what_is_no_finite_number_gets_no_other_hint(answer):
+    for one in (check.five_axes.borrowed, check.gradient_averaging.gigabytes_sent, check.all_reduce.messages):
+        line = check.verdict(one.__wrapped__, answer)
+        assert "is not a number" in line or "is not an answer" in line, line
 
 
 def test_without_assertions_no_answer_is_right():
@@ -170,6 +225,7 @@ def test_checks_of_other_chapters_are_not_imported():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert [name for name in done.stdout.split() if "allranks.check." in name] == [
         "allranks.check.passed",
+        "allranks.check.time_limit",
         "allranks.check.stubs",
         "allranks.check.ranks",
     ]

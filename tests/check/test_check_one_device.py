@@ -15,7 +15,7 @@ from allranks.check import one_device as check
         (check.tokens, 152, "✗ That is about a factor of two off: a number in bf16"),
         (check.tokens, 610, "✗ That is about a factor of two off: a multiplication"),
         (check.tokens, 2048, "✗ With 2048 tokens the intensity is"),
-        (check.tokens, "many", "✗ This cannot be checked: TypeError"),
+        (check.tokens, "many", "✗ 'many' is not a number"),
         (check.rate, 8242, "✓ 8,242 tokens a second"),
         (check.rate, None, "✗ Replace None with a number"),
         (check.rate, 20604, "✗ That is at the peak"),

@@ -183,6 +183,40 @@ def test_what_is_no_dump_is_refused_and_not_run(tmp_path, capsys):
         hang.read([])
 
 
+def test_a_damaged_dump_is_refused_whatever_the_damage(tmp_path, capsys):
+    launch(groups_of_a_mesh, tmp_path, world_size=4)
+    path = tmp_path / "rank_1"
+    whole = path.read_bytes()
+    dump = pickle.loads(whole)
+    first = dump["entries"][0]
+    huge = b"\x80\x04\x95" + b"\xff" * 8 + whole[11:]  # a frame of 2**64 bytes
+    damaged = [huge, whole[: len(whole) // 2]]
+    for change in (
+        {"entries": [first | {"input_sizes": 1}]},
+        {"entries": [first | {"input_sizes": [[None]]}]},
+        {"entries": [first | {"input_dtypes": None}]},
+        {"entries": [first | {"collective_seq_id": "x"}]},
+        {"stands": [[1, 2, 3]]},
+        {"groups_made": [None]},
+        {"raised": 7},
+        {"pg_config": [1]},
+    ):
+        damaged.append(pickle.dumps(dump | change))
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(hang.NoDump, match=r"rank_1 (is not a dump|ends too early)"):
+            hang.read([path])
+    assert main(["hang", str(path)]) == 2 and "Traceback" not in capsys.readouterr().err
+
+
+def test_a_file_where_dumps_should_go_is_said_at_once(tmp_path):
+    (tmp_path / "hang").touch()
+    (tmp_path / "program.py").touch()
+    command = [sys.executable, "-m", "allranks.hang", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1 and "hang is a file, but dumps need a folder" in done.stderr
+
+
 def test_one_file_that_cannot_be_read_is_said_and_the_others_are_read(tmp_path, capsys):
     launch(groups_of_a_mesh, tmp_path, world_size=4)
     (tmp_path / "rank_1").write_bytes(b"")

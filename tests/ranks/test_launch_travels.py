@@ -212,6 +212,29 @@ def test_default_dtype_print_options_and_logging_travel(kernel):
     )
 
 
+def test_the_precision_of_each_of_torchs_backends_travels_and_what_is_inherited_stays_so(kernel):
+    kernel.run(
+        "def f():\n    b = torch.backends\n"
+        "    owners = (b, b.cudnn, b.mkldnn.matmul, b.mkldnn.conv)\n"
+        "    read = lambda: [one.fp32_precision for one in owners]\n"
+        "    first = read()\n    b.fp32_precision = 'ieee'\n    return first, read()"
+    )
+    kernel.run("torch.backends.fp32_precision = 'tf32'; torch.backends.mkldnn.matmul.fp32_precision = 'bf16'")
+    assert value(kernel, "launch(f, world_size=1)") == [
+        [["tf32", "tf32", "bf16", "tf32"], ["ieee", "ieee", "bf16", "ieee"]]
+    ]
+    kernel.run("torch.backends.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = 'none'")
+    assert value(kernel, "launch(f, world_size=1)")[0][0] == ["none"] * 4
+
+
+def test_a_function_sets_what_torch_keeps_in_modules_of_its_own_classes(kernel):
+    kernel.run(
+        "def f():\n    torch.backends.cudnn.deterministic = True\n"
+        "    return torch.backends.cudnn.deterministic, torch.backends.cuda.matmul.allow_tf32"
+    )
+    assert value(kernel, "launch(f, world_size=1)") == [[True, False]]
+
+
 def test_ranks_of_a_notebook_do_not_join_a_world_that_its_environment_remembers(kernel):
     kernel.run("os.environ.update(RANK='0', WORLD_SIZE='1', MASTER_ADDR='localhost', MASTER_PORT='1')")
     assert value(kernel, "launch(dist.get_rank, world_size=2)") == [0, 1]

@@ -1,5 +1,6 @@
 """What gloo forgives and NCCL does not: a program passes on gloo, and the rules say in a sentence why not."""
 
+import math
 import subprocess
 import sys
 import time
@@ -304,6 +305,19 @@ def test_the_environment_can_ask_for_the_rules(monkeypatch):
 def test_rules_that_there_are_not_are_refused(asked, sentence):
     with pytest.raises(ValueError, match=sentence):
         launch(dist.barrier, **asked)
+
+
+@pytest.mark.parametrize("value", [math, torch.zeros(2), ["nccl"], {}])
+@pytest.mark.parametrize("key", ["rules", "backend", "cluster"])
+def test_what_is_no_word_is_refused_by_its_type(key, value):
+    with pytest.raises(TypeError, match=f"^{key} is of type {type(value).__name__}, but launch takes"):
+        launch(dist.barrier, **{key: value})
+
+
+def test_a_wrong_word_in_the_environment_is_called_what_it_is(monkeypatch):
+    monkeypatch.setenv("ALLRANKS_RULES", "mpi")
+    with pytest.raises(ValueError, match="ALLRANKS_RULES='mpi' in the environment is not 'nccl'"):
+        launch(dist.barrier)
 
 
 PROGRAM = """

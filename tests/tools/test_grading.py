@@ -515,3 +515,38 @@ def test_a_line_that_cannot_be_printed_costs_no_marks(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "stdout", printed)
         report.grade([tmp_path / "Müller.ipynb"], tmp_path / "marks", 1, 60, False, 0)
     assert "Müller" in (tmp_path / "marks" / "marks.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["grade", "nbgrader", "otter"])
+def test_where_nothing_can_be_written_is_said_before_the_work(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(report, "graded", None)  # it is not called
+    lab, out = tmp_path / "lab.ipynb", tmp_path / "marks"
+    lab.write_text("{}")
+    out.write_text("a file")
+    assert main([command, str(lab), "--out", str(out)]) == 2
+    assert f"--out {out} cannot be written ({out}: File exists): name a folder." in capsys.readouterr().err
+    assert out.read_text() == "a file"
+
+
+def test_marks_that_cannot_be_written_are_named_before_the_grading(tmp_path, capsys):
+    (tmp_path / "lab.ipynb").write_text("{}")
+    (tmp_path / "marks.csv").mkdir()
+    assert main(["grade", str(tmp_path / "lab.ipynb"), "--out", str(tmp_path)]) == 2
+    assert "marks.csv: Is a directory" in capsys.readouterr().err
+
+
+def test_a_file_to_hand_in_that_cannot_be_written_is_said(tmp_path, capsys, monkeypatch):
+    record = {
+        "tasks": [],
+        "notes": [],
+        "status": "graded",
+        "points": 0,
+        "out_of": 0,
+        "submission": "",
+        "lab": "",
+    }
+    monkeypatch.setattr(report, "graded", lambda *_: record)
+    (tmp_path / "lab.ipynb").write_text('{"cells": []}')
+    (tmp_path / "lab_to_hand_in.ipynb").mkdir()
+    assert main(["submit", str(tmp_path / "lab.ipynb")]) == 2
+    assert "lab_to_hand_in.ipynb cannot be written" in capsys.readouterr().err
