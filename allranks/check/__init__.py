@@ -50,9 +50,7 @@ def verdict(test, *answers):
         return "\n  ".join((f"✗ Your function did not finish: {failure}.", *_places(failure)))
     except Exception as error:
         return f"✗ This cannot be checked: {type(error).__name__}: {error}"
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # what ends a program, such as sys.exit()
+    except SystemExit as error:
         return "\n  ".join((f"✗ Your function did not finish: it raised {_told(error)}.", *_raised_at(error)))
 
 

@@ -1,7 +1,6 @@
 """Is the stub of an exercise filled in? The sentences about an answer that is still None, in one place."""
 
 import math
-import textwrap
 
 
 def is_filled(answer, what="a number"):
@@ -19,7 +18,8 @@ def is_number(answer):
         value = math.nan if isinstance(answer, (str, bytes, bool)) else float(answer)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         value = math.nan
-    shown = f"A {type(answer).__name__}" if callable(answer) else textwrap.shorten(repr(answer), 40)
+    shown = f"A {type(answer).__name__}" if callable(answer) else repr(answer)
+    shown = shown if len(shown) <= 40 else shown[:39] + "…"
     assert math.isfinite(value), f"{shown} is not a number: give one, and a finite one."
 
 
