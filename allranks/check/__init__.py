@@ -51,12 +51,8 @@ def verdict(test, *answers):
     except Exception as error:
         return f"✗ This cannot be checked: {type(error).__name__}: {error}"
     except SystemExit as error:
-        return "\n  ".join((f"✗ Your function did not finish: it raised {_told(error)}.", *_raised_at(error)))
-
-
-def _told(error):
-    name = type(error).__name__
-    return f"{name}: {error}" if str(error) else name
+        said = f"SystemExit: {error}".removesuffix(": ")
+        return "\n  ".join((f"✗ Your function did not finish: it raised {said}.", *_raised_at(error)))
 
 
 def _raised_at(error):
