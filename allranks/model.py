@@ -9,6 +9,7 @@ from importlib.metadata import distribution
 
 import numpy
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
@@ -58,6 +59,15 @@ def digits():
     path = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
     table = torch.tensor(numpy.loadtxt(path, delimiter=",")).long()
     return torch.cat([table[:, PIXELS:] + GREYS, table[:, :PIXELS]], dim=1)
+
+
+def rank_device():
+    """Where a rank keeps its tensors: "cuda", its own GPU, if it has one; else, and in the notebook, "cpu".
+
+    A notebook's serial reference is on the CPU too: its ranks are, unless there are as many GPUs, and what
+    `launch` returns always is.
+    """
+    return "cuda" if dist.is_initialized() and torch.cuda.is_available() else "cpu"
 
 
 def loss_of(model, tokens):

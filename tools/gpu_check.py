@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from on_gpu import machine as machines  # noqa: E402
 from on_gpu import suites, table  # noqa: E402
 
-PARTS = ("launch", "notebooks", "memory", "speed", "training")
+PARTS = ("launch", "notebooks", "memory", "speed", "kernels", "training")
 LIMIT = 540  # seconds that a suite of tests may take
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -115,6 +115,58 @@ def speed_part(machine, folder):
     return found
 
 
+def kernels_part(machine, folder):
+    """What pages of the book ask and a CPU cannot answer: products, attention, the link, parts of a step."""
+    from on_gpu import kernels, link, steps
+
+    from allranks.transformer import decoder
+
+    device, on_gpu = machine.device, machine.device == "cuda"
+    if on_gpu:
+        shrink, rows, ranks, several = 1, [2**k for k in range(15)], [1, 2, 4, 8, 16], [16, 512, 4096]
+        sequences, tokens, heads, width = [1024, 2048, 4096, 8192, 16384], 16384, 16, 128
+        sizes, nbytes, copied, side = [1, 10**4, 10**6, 10**7, 10**8], [2**20, 2**26, 2**30], 2**28, 8192
+        layer = {"hidden": 4096, "heads": 32, "rows": 4, "sequence": 2048}
+        model, batch, parameters = decoder(16, 2048, 16, 50304, 2048, tied=False), 8, 10**9
+        writer, context = decoder(24, 2048, 16, 50304, 1024, tied=False), 1024
+        batches = [1, 2, 4, 8, 16, 32, 64, 128]
+    else:
+        shrink, rows, ranks, several = 64, [1, 4], [1, 2], [4]
+        sequences, tokens, heads, width = [16, 32], 64, 2, 16
+        sizes, nbytes, copied, side = [1, 1000], [2**16], 2**16, 64
+        layer = {"hidden": 32, "heads": 2, "rows": 2, "sequence": 16}
+        model, batch, parameters = decoder(2, 32, 2, 64, 16, tied=False), 2, 10**4
+        writer, context, batches = decoder(2, 32, 2, 64, 16, tied=False), 16, [1, 2]
+    questions = {
+        "rows": lambda: kernels.by_rows(device, rows, shrink),
+        "cut": lambda: kernels.by_cut(device, several, ranks, shrink),
+        "attention": lambda: kernels.attention(device, sequences, tokens, heads, width),
+        "launches": lambda: kernels.launches(device, sizes),
+        "link": lambda: link.copies(device, nbytes),
+        "beside": lambda: link.beside_products(device, copied, side),
+        "passes": lambda: steps.passes(device, **layer),
+        "recomputation": lambda: steps.recomputation(device, model, batch),
+        "adam": lambda: steps.adam(device, parameters),
+        "decoding": lambda: steps.decoding(device, writer, context, batches),
+    }
+    found = {
+        "layer": layer,
+        "model": [model._asdict(), batch],
+        "parameters": parameters,
+        "writer": [writer._asdict(), context],
+        "problems": [],
+    }
+    for name, ask in questions.items():
+        print(name, flush=True)
+        try:
+            found[name] = ask()
+        except Exception as error:  # the others can still be asked
+            traceback.print_exc()
+            found["problems"].append(f"{name}: {type(error).__name__}: {error}")
+        give_back(machine)
+    return found
+
+
 def training_part(machine, folder):
     """A model that fills the device: seconds a step, MFU, and where the rest goes."""
     from on_gpu import ceilings, sizing, timing, training, where
@@ -184,6 +236,7 @@ RUN = {
     "notebooks": notebooks_part,
     "memory": memory_part,
     "speed": speed_part,
+    "kernels": kernels_part,
     "training": training_part,
 }
 

@@ -9,6 +9,7 @@ from torch.distributed.tensor import Placement, distribute_tensor
 from allranks import launch
 from allranks.check import exercise
 from allranks.check.stubs import is_filled
+from allranks.model import rank_device
 from allranks.trace import trace
 
 SECONDS, RANKS = 20.0, 4
@@ -18,7 +19,7 @@ SHAPES = {"x": (8, 12), "up": (12, 16), "down": (16, 12)}
 def _run(placed):
     """What a rank sends in two products, its share of the matrices, and whether the result is right."""
     torch.manual_seed(0)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = rank_device()
     mesh = init_device_mesh(device, (RANKS,))
     whole = [torch.randn(shape, device=device) for shape in SHAPES.values()]
     x, up, down = (distribute_tensor(t, mesh, [how]) for t, how in zip(whole, placed, strict=True))

@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from allranks import launch
 from allranks.check import exercise
 from allranks.check.stubs import is_filled
+from allranks.model import rank_device
 from allranks.parallel.layout import einsum, layout, local
 from allranks.trace import trace
 
@@ -21,7 +22,7 @@ MOST_HELD, MOST_SENT = 70_000, 200_000
 
 
 def _mesh():
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = rank_device()
     mesh = init_device_mesh(device, (2, 2), mesh_dim_names=AXES)
     dist.barrier()  # all have joined before one may fail
     return mesh, device

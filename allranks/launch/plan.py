@@ -1,12 +1,15 @@
 """Which backend, and which device for each rank? One NCCL rank per GPU when there are enough, else gloo.
 
-The plan is made before any process starts, so an impossible request costs nothing.
+The plan is made before any process starts, so an impossible request costs nothing. NCCL 2.30 and later lets
+ranks share a GPU where `NCCL_MULTI_RANK_GPU_ENABLE=1` is in the environment: then a GPU is enough for all.
 """
 
 import operator
+import os
 from collections import namedtuple
 
 MAX_WORLD_SIZE = 64
+SHARE = "NCCL_MULTI_RANK_GPU_ENABLE"  # NCCL's own name
 
 Plan = namedtuple("Plan", "world_size backend devices rules", defaults=(None,))
 Plan.__doc__ = """What the ranks of a world will be.
@@ -38,21 +41,21 @@ def make_plan(world_size, backend, rules=None):
     if backend == "gloo":
         return Plan(world_size, "gloo", (None,) * world_size)
     gpus = _count_gpus()
+    devices = tuple(rank % gpus for rank in range(world_size)) if gpus else ()
     if backend == "cuda:gloo":
         if gpus == 0:
             raise ValueError(
                 "backend='cuda:gloo' puts ranks on GPUs, and there is none here. Use backend='gloo'."
             )
-        devices = tuple(rank % gpus for rank in range(world_size))
         return Plan(world_size, "cpu:gloo,cuda:gloo", devices)
-    if gpus >= world_size:
-        return Plan(world_size, "cpu:gloo,cuda:nccl", tuple(range(world_size)))
+    if gpus >= world_size or (gpus and os.environ.get(SHARE) == "1"):
+        return Plan(world_size, "cpu:gloo,cuda:nccl", devices)
     if backend == "nccl":
+        shared = f", or let ranks share a GPU: backend='cuda:gloo', or NCCL 2.30 or later with {SHARE}=1."
         raise ValueError(
             f"backend='nccl' needs one GPU per rank: {world_size} ranks were requested and "
             f"{'1 GPU is' if gpus == 1 else f'{gpus} GPUs are'} here (NCCL refuses two ranks on one GPU). "
-            "Ask for fewer ranks, or use backend='gloo' for ranks on the CPU"
-            + (", or backend='cuda:gloo' to let ranks share a GPU." if gpus else ".")
+            f"Ask for fewer ranks, or use backend='gloo' for ranks on the CPU{shared if gpus else '.'}"
         )
     return Plan(world_size, "gloo", (None,) * world_size)
 

@@ -65,6 +65,24 @@ def test_a_rank_gets_a_gpu_of_its_own_where_there_are_enough(
     monkeypatch, gpus, world_size, backend, expected
 ):
     monkeypatch.setattr(plan, "_count_gpus", lambda: gpus)
+    monkeypatch.delenv(plan.SHARE, raising=False)
+    assert plan.make_plan(world_size, backend)[1:3] == expected
+
+
+@pytest.mark.parametrize(
+    "gpus, world_size, backend, expected",
+    [
+        (1, 4, None, ("cpu:gloo,cuda:nccl", (0, 0, 0, 0))),
+        (2, 3, "nccl", ("cpu:gloo,cuda:nccl", (0, 1, 0))),
+        (1, 2, "gloo", ("gloo", (None, None))),
+        (0, 2, None, ("gloo", (None, None))),
+    ],
+)
+def test_ranks_share_a_gpu_under_nccl_where_its_own_variable_allows_it(
+    monkeypatch, gpus, world_size, backend, expected
+):
+    monkeypatch.setattr(plan, "_count_gpus", lambda: gpus)
+    monkeypatch.setenv(plan.SHARE, "1")
     assert plan.make_plan(world_size, backend)[1:3] == expected
 
 
@@ -76,7 +94,8 @@ def test_a_rank_gets_a_gpu_of_its_own_where_there_are_enough(
             "nccl",
             "backend='nccl' needs one GPU per rank: 4 ranks were requested and 1 GPU is here (NCCL refuses "
             "two ranks on one GPU). Ask for fewer ranks, or use backend='gloo' for ranks on the CPU, or "
-            "backend='cuda:gloo' to let ranks share a GPU.",
+            "let ranks share a GPU: backend='cuda:gloo', or NCCL 2.30 or later with "
+            "NCCL_MULTI_RANK_GPU_ENABLE=1.",
         ),
         (
             0,

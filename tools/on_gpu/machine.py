@@ -24,6 +24,7 @@ MODULES = {
     "launch": ("torch", "cloudpickle", "numpy", "pytest"),
     "memory": ("torch", "cloudpickle"),
     "speed": ("torch", "cloudpickle"),
+    "kernels": ("torch",),
     "training": ("torch",),
     "notebooks": (
         "torch",

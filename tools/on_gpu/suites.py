@@ -75,6 +75,8 @@ def run(suite, machine, folder, limit):
         "pytest",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:benchmark",  # it warns beside xdist, and a warning is an error here
         f"--junitxml={report}",
         *suite.options,
     ]
