@@ -5,11 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 from gpu_check import PARTS, RUN, check
-from on_gpu import machine, suites, table
+from on_gpu import forbidden, machine, suites, table
+
+from allranks import measured
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CPU = machine.Machine("cpu", "CPU dry run", 0, machine.DRY_MEMORY, None)
@@ -36,7 +39,7 @@ def test_without_a_gpu_the_command_says_why_and_runs_dry(dry_run):
     assert "This is a dry run on the CPU." in said
     assert table.DRY_RUN in page
     assert results["machine"]["device"] == "cpu"
-    assert sorted(results["parts"]) == ["memory", "notebooks", "speed", "training"]
+    assert sorted(results["parts"]) == ["kernels", "memory", "nccl", "notebooks", "speed", "training"]
 
 
 @pytest.mark.stamped("gpu")
@@ -85,6 +88,65 @@ def test_the_mfu_is_6_flops_a_weight_and_token_and_those_of_attention(dry_run):
     assert f"an MFU of {100 * found['mfu']:.1f} %" in found["paragraph"]
 
 
+@pytest.mark.stamped("gpu")
+def test_every_question_about_kernels_has_an_answer_and_its_table(dry_run):
+    found = dry_run[0]["parts"]["kernels"]
+    questions = [
+        "rows",
+        "cut",
+        "attention",
+        "launches",
+        "link",
+        "beside",
+        "passes",
+        "recomputation",
+        "adam",
+        "decoding",
+    ]
+    assert all(found[name] for name in questions) and not found["problems"]
+    assert [n for n, *_ in found["rows"]] == [1, 4]
+    assert {how for _, how, *_ in found["attention"]} == {"scores", "tiles"}
+    assert set(found["passes"]) == {"F", "B", "W", "backward"}
+    assert [n for n, *_ in found["recomputation"]] == [0, 1, 2]
+    for title in ("AdamW's step on 10,000 parameters", "by the rows of x", "Copies between host and device"):
+        assert title in dry_run[1]
+
+
+@pytest.mark.stamped("gpu")
+def test_the_repaired_programs_of_the_page_do_under_gloo_what_they_have_to(dry_run):
+    found = dry_run[0]["parts"]["nccl"]
+    assert [name for _, name, *_ in found["outcomes"]] == list(forbidden.REPAIRED)
+    assert not found["problems"]
+    assert len(found["trace"]["ranks"]) == 2 and found["trace"]["kinds"] == ["all_reduce"]
+
+
+def test_a_repaired_program_that_returns_something_else_is_a_problem():
+    wrong = [(6, "read_late", [], "returned [3.0, 6.0]", 1, 1), (6, "read_early", [], "returned [0]", 1, 1)]
+    assert forbidden.broken(wrong) == ["read_late returned [3.0, 6.0], not [6.0, 6.0]"]
+
+
+def test_nccl_s_part_is_not_run_with_fewer_gpus_than_ranks_unless_they_may_share_one(monkeypatch, tmp_path):
+    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
+    results = RUN["nccl"](H100, tmp_path)
+    assert results["problems"] == [] and "NCCL 2.30" in results["why"]
+    assert list(table.SECTIONS["nccl"](results)) == [results["why"]]
+
+
+def test_the_committed_page_of_each_machine_is_made_of_its_committed_results():
+    for name in measured.machines():
+        found = measured.results(name)
+        page = table.page_of(table.COMMITTED / f"{name}.json")
+        assert page.read_text(encoding="utf-8") == table.page(found)
+
+
+def test_a_cell_s_failure_is_told_by_what_it_raised():
+    cell = ElementTree.Element("failure", message="#x1B[91mNotebook cell execution failed#x1B[0m")
+    cell.text = "#x1B[94mTraceback:#x1B[0m\n\nRankFailed: rank 1 raised ValueError: no\nrank 0: waits\n"
+    assert suites.said(cell) == "RankFailed: rank 1 raised ValueError: no"
+    other = ElementTree.Element("failure", message="AssertionError: 1 == 2\nmore")
+    assert suites.said(other) == "AssertionError: 1 == 2"
+
+
 def test_parts_are_added_to_the_page_one_by_one(tmp_path):
     suite = suites.Ended("launch", "ranks", 3, 1, 0, 2.0, [("a test", "its message")])._asdict()
     results = {"suites": [suite], "problems": ["a test: its message"], "date": "2026-11-22", "seconds": 2.0}
@@ -102,7 +164,9 @@ def test_parts_are_added_to_the_page_one_by_one(tmp_path):
 
 
 def test_results_of_a_gpu_are_kept_in_the_repository_and_those_of_a_dry_run_are_not():
-    assert table.path_of(H100).parent == ROOT / "benchmarks" / "gpu"
+    committed = table.path_of(H100)
+    assert committed.parent == ROOT / "allranks" / "measured"
+    assert table.page_of(committed) == ROOT / "benchmarks" / "gpu" / "nvidia-h100-80gb-hbm3.md"
     assert table.path_of(CPU).parent == ROOT / "_build" / "gpu_check"
 
 

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut
+from allranks.launch.plan import SHARE
 
 GPUS = torch.cuda.device_count() if "ALLRANKS_ON_GPU" in os.environ else 0
 MARGIN = 2.0 if GPUS else 0.5  # seconds beyond what ranks take to start
@@ -30,6 +31,8 @@ SLACK = 64 * 2**20  # bytes of a GPU that the driver may take or return meanwhil
 World = namedtuple("World", "backend ranks")
 if GPUS:
     WORLDS = [World("nccl", GPUS), World("cuda:gloo", 2 * GPUS), World("gloo", 2)]
+    if os.environ.get(SHARE) == "1":
+        WORLDS.append(World("nccl", 2 * GPUS))
 else:
     WORLDS = [World("gloo", 2), World("gloo", 1)]
 WITH_PEERS = [world for world in WORLDS if world.ranks > 1]

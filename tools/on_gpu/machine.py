@@ -26,6 +26,7 @@ MODULES = {
     "speed": ("torch", "cloudpickle"),
     "kernels": ("torch",),
     "training": ("torch",),
+    "nccl": ("torch", "cloudpickle"),
     "notebooks": (
         "torch",
         "pytest",

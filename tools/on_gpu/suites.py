@@ -1,6 +1,7 @@
 """Which tests and notebooks run on this machine, and how did they end? pytest runs them."""
 
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -102,7 +103,16 @@ def ended(suite, report):
         for case in each.iter("testcase"):
             for kind in ("failure", "error"):
                 if (found := case.find(kind)) is not None:
-                    message = (found.get("message") or "").strip().split("\n")[0]
-                    failures.append((f"{case.get('classname')}::{case.get('name')}", message[:200]))
+                    failures.append((f"{case.get('classname')}::{case.get('name')}", said(found)))
     passed = tests - failed - skipped
     return Ended(suite.name, suite.what, passed, failed, skipped, seconds, failures)
+
+
+def said(failure):
+    """The line of a failure that says what went wrong: of a cell, the error that it raised."""
+    message = failure.get("message") or ""
+    if "Notebook cell" in message:
+        text = re.sub(r"(\x1b|#x1B)\[[0-9;]*m", "", f"{message}\n{failure.text or ''}")
+        raised = re.findall(r"^\w*(?:Error|RankFailed|RanksTimedOut): .+", text, re.MULTILINE)
+        message = raised[-1] if raised else text
+    return message.strip().split("\n")[0][:200]
