@@ -16,7 +16,7 @@ Three layers, each of which imports nothing from those below it in this table:
                   private launch trace callers model parallel recipes serving nccl host_syncs units hang
                   fake kept gzipped pieces alive sleeping torch_pipelines split_pipelines slow_link held ports
     presentation  what readers see
-                  plots explorers check claims published grading merging __main__
+                  plots explorers check claims published measured grading merging __main__
 """
 
 from allranks.launch import launch, notebook, progress, server
