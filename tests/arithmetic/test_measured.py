@@ -1,8 +1,12 @@
 """What GPUs did is read as it was written, and is what the book says of it."""
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 
-from allranks import hardware, measured, memory
+from allranks import hardware, measured, memory, profiles
 from allranks.transformer import Transformer, step_flops
 
 
@@ -40,3 +44,14 @@ def test_recomputed_layers_freed_what_the_formula_says(name):
     (_, _, most), *others = found["recomputation"]
     for again, _, held in others:
         assert (most - held) / again == pytest.approx(kept, abs=2048)
+
+
+def test_the_trace_of_two_nccl_ranks_is_what_their_profilers_wrote():
+    folder = Path(__file__).resolve().parents[2] / "benchmarks/gpu/traces"
+    files = sorted(folder.glob("h200-ddp-rank-*.json.gz"))
+    ranks = [profiles.read(json.loads(gzip.decompress(file.read_bytes()))) for file in files]
+    assert [one.rank for one in ranks] == [0, 1]
+    stored = measured.results("nvidia-h200")["parts"]["nccl"]["trace"]
+    assert profiles.packed(profiles.same_origin(ranks), joined=2) == stored
+    early, late = profiles.shares(ranks)
+    assert early.communicating > 0.7 * early.whole and late.communicating < 0.03 * late.whole

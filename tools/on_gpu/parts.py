@@ -235,7 +235,7 @@ def nccl_part(machine, folder):
         "how": f"Ranks under {backend}" + (f", {own}." if machine.device == "cuda" else "."),
         "outcomes": found,
         "model": [shape._asdict(), batch],
-        "trace": profiles.packed(profiles.same_origin([profiles.read(each) for each in traces])),
+        "trace": profiles.packed(profiles.same_origin([profiles.read(each) for each in traces]), joined=2),
         "problems": forbidden.broken(found),
     }
 
