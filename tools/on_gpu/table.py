@@ -37,7 +37,9 @@ def add(path, machine, software, part, results):
     everything = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"parts": {}}
     everything["machine"] = machine._asdict()
     everything["parts"][part] = {"software": software, **results}
-    path.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(everything, indent=1, ensure_ascii=False)
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda flat: re.sub(r"\n\s*", " ", flat[0]), text)  # a row a line
+    path.write_text(text + "\n", encoding="utf-8")
     page_of(path).write_text(page(everything), encoding="utf-8")
     return everything
 
