@@ -7,7 +7,8 @@ file. Tests marked `stamped("hub")` are skipped while the hash is the same; `pyt
 the nightly workflow, runs them always. Inputs are the files that INPUTS names and every module of this
 repository that one of them imports, at its top, in a function or in a program in a string. What is imported
 under a name put together at run time, and what is only run or read, INPUTS has to name. The tests of a page
-look at the built page and at what a browser loads with it.
+look at the built page and at what a browser loads with it. The list of all pages at its side is left out:
+every page has the same, and those of SAMPLE are looked at always.
 """
 
 import functools
@@ -127,6 +128,7 @@ INPUTS = {  # a group of tests → the files that they look at
 ALWAYS = ("constraints.txt", "tools/stamps.py", "tests/conftest.py")
 OF_PAGES = ("hub", "explorers", "page")  # the groups of the part `pages`; the others are of `tests`
 BUILT = "_build/html"
+LIST_OF_PAGES = re.compile(r'<nav class="bd-links.*?</nav>', re.DOTALL)
 SAMPLE = (  # pages whose tests run always
     "book/index.html",
     "notebooks/foundations/ranks.html",
@@ -212,6 +214,13 @@ def hash_of(path):
 
 
 @functools.cache
+def hash_of_page(path):
+    """The hash of a built page without the list of all pages."""
+    own = LIST_OF_PAGES.sub("", path.read_text(encoding="utf-8"))
+    return hashlib.sha256(own.encode()).hexdigest()
+
+
+@functools.cache
 def inputs(group, root=ROOT):
     """The files of a group; what tests/conftest.py imports only looks for processes that are left behind."""
     return sorted({*with_imports(files(INPUTS[group], root), root), *files(ALWAYS, root)})
@@ -222,7 +231,8 @@ def digest(group, page=None, root=ROOT):
     """The hash of a group's inputs, and of one built page with it, as hexadecimal digits."""
     joined = hashlib.sha256(f"{sys.platform} {sys.version_info[:2]}".encode())
     for path in [*inputs(group, root), *(loaded(page, root) if page else [])]:
-        joined.update(f"{path.relative_to(root).as_posix()} {hash_of(path)}\n".encode())
+        of = hash_of_page if path.suffix == ".html" and path.is_relative_to(root / BUILT) else hash_of
+        joined.update(f"{path.relative_to(root).as_posix()} {of(path)}\n".encode())
     return joined.hexdigest()[:20]
 
 

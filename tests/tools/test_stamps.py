@@ -39,7 +39,8 @@ def tree(tmp_path, monkeypatch):
 
 
 def digests(tree):
-    for cached in (stamps.digest, stamps.inputs, stamps.imports, stamps.hash_of, stamps.of_every_page):
+    hashes = (stamps.hash_of, stamps.hash_of_page)
+    for cached in (stamps.digest, stamps.inputs, stamps.imports, stamps.of_every_page, *hashes):
         cached.cache_clear()
     return {
         "hub": stamps.digest("hub", root=tree),
@@ -72,6 +73,17 @@ def test_a_changed_byte_changes_the_hash_of_those_who_look_at_it(tree, changed, 
     (tree / changed).write_bytes((tree / changed).read_bytes() + b"\n# changed")
     after = digests(tree)
     assert {group for group in before if before[group] != after[group]} == seen_by
+
+
+def test_a_page_more_in_the_list_at_its_side_does_not_change_a_page(tree):
+    page = tree / "_build/html/notebooks/one/page.html"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(f'<nav class="bd-links bd-docs-nav"><a>One</a></nav>{text}', encoding="utf-8")
+    before = digests(tree)["page"]
+    page.write_text(f'<nav class="bd-links bd-docs-nav"><a>One</a>\n<a>Two</a></nav>{text}', encoding="utf-8")
+    assert digests(tree)["page"] == before
+    page.write_text(f'<nav class="bd-links bd-docs-nav"><a>One</a></nav>{text}<nav>', encoding="utf-8")
+    assert digests(tree)["page"] != before
 
 
 @pytest.mark.parametrize(
