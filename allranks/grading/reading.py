@@ -8,6 +8,7 @@ import ast
 import hashlib
 import json
 import re
+import threading
 from pathlib import Path
 
 import allranks
@@ -20,6 +21,7 @@ CONSTANT = (
     ast.BinOp, ast.operator, ast.expr_context,
 )  # fmt: skip
 CHECK = re.compile(r"(?:\w+\.)*(lab_\d\d)\.(\w+)")
+PARSING = threading.Lock()  # CPython counts how deep the trees of all threads are in one number
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -67,12 +69,13 @@ def parsed(source):
     """Return the syntax tree of a code cell, and the cell without magics: `%…`, `!…`, or all if `%%…`."""
     if source.lstrip().startswith("%%"):
         source = ""
-    try:
-        return ast.parse(source), source
-    except SyntaxError:
-        lines = ["" if re.match(r"\s*[%!?]", line) else line for line in source.split("\n")]
-        source = "\n".join(lines)
-        return ast.parse(source), source
+    with PARSING:
+        try:
+            return ast.parse(source), source
+        except SyntaxError:
+            lines = ["" if re.match(r"\s*[%!?]", line) else line for line in source.split("\n")]
+            source = "\n".join(lines)
+            return ast.parse(source), source
 
 
 def definitions(tree):

@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import gc
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import pickle
 import re
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -550,3 +552,21 @@ def test_a_file_to_hand_in_that_cannot_be_written_is_said(tmp_path, capsys, monk
     (tmp_path / "lab_to_hand_in.ipynb").mkdir()
     assert main(["submit", str(tmp_path / "lab.ipynb")]) == 2
     assert "lab_to_hand_in.ipynb cannot be written" in capsys.readouterr().err
+
+
+def test_cells_are_parsed_on_many_threads():
+    """CPython 3.11 and 3.12 fail if a collection of garbage lets another thread in between two nodes."""
+    sources = ["\n".join(f"def f{k}(a, b=[1, 2, {k}]): return a + b[0] * (a - {k})" for k in range(60))] * 40
+    before, interval = gc.get_threshold(), sys.getswitchinterval()
+    collected = [lambda *_: sum(range(50))]
+    gc.callbacks.extend(collected)
+    try:
+        gc.set_threshold(20, 2, 2)
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(4) as pool:
+            trees = list(pool.map(lambda source: reading.parsed(source)[0], sources))
+    finally:
+        gc.set_threshold(*before)
+        sys.setswitchinterval(interval)
+        gc.callbacks.remove(collected[0])
+    assert {len(tree.body) for tree in trees} == {60}
