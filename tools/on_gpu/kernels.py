@@ -22,13 +22,14 @@ def by_rows(device, rows, shrink=1):
     """
     import torch
 
+    from allranks.roofline import product
+
     inner, columns = HIDDEN // shrink, FEED_FORWARD // shrink
     w, found = _random(device, inner, columns), []
     for n in rows:
         x, out = _random(device, n, inner), _random(device, n, columns)
         taken = timing.best(lambda x=x, out=out: torch.mm(x, w, out=out), device)
-        moved = 2 * (n * inner + inner * columns + n * columns)
-        found.append((n, taken, 2 * n * inner * columns, moved))
+        found.append((n, taken, *product(n, inner, columns, 2)))
     return found
 
 
