@@ -72,9 +72,9 @@ def all_reduce_seconds(sizes):
     import torch
     import torch.distributed as dist
 
-    from .machine import rank_device
+    from allranks.model import rank_device
 
-    device, found = rank_device(), []
+    device, found = torch.device(rank_device()), []
     for nbytes in sizes:
         t = torch.ones(nbytes // 4, device=device)
         dist.all_reduce(t)

@@ -61,7 +61,7 @@ def on_device(program, *args):
     """On a rank: `program`, whose new tensors are on the rank's GPU."""
     import torch
 
-    from .machine import rank_device
+    from allranks.model import rank_device
 
     torch.set_default_device(rank_device())
     return program(*args)

@@ -131,15 +131,6 @@ def world(machine):
     return (machine.gpus, "nccl") if machine.device == "cuda" else (2, "gloo")
 
 
-def rank_device():
-    """On a rank: its device."""
-    import torch
-
-    if torch.cuda.is_available():  # launch hides the GPUs from ranks on the CPU
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
-
-
 def software(machine):
     """What the results depend on: versions as {name: text}."""
     import torch

@@ -8,7 +8,6 @@ import warnings
 
 from . import timing
 from .held import random_tokens, running_model
-from .machine import rank_device
 
 LR = 1e-4
 
@@ -16,7 +15,9 @@ LR = 1e-4
 def _setting():
     import torch
 
-    device = rank_device()
+    from allranks.model import rank_device
+
+    device = torch.device(rank_device())
     on_gpu = device.type == "cuda"
     return device, torch.bfloat16 if on_gpu else torch.float32, 5e-2 if on_gpu else 1e-4
 

@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 from .held import random_tokens, running_model
-from .machine import rank_device
 
 
 def on_rank(kind, shape, batch, steps=2):
@@ -14,9 +13,9 @@ def on_rank(kind, shape, batch, steps=2):
     import torch.distributed as dist
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    from allranks.model import loss_of
+    from allranks.model import loss_of, rank_device
 
-    device = rank_device()
+    device = torch.device(rank_device())
     torch.manual_seed(0)
     model = wrapped(kind, running_model(shape, device, torch.bfloat16), device)
     adam = torch.optim.AdamW(model.parameters(), fused=True)
