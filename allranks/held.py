@@ -1,10 +1,13 @@
 """How many bytes does a rank hold? Counted from the memory behind every tensor that torch makes."""
 
+import time
 from weakref import WeakValueDictionary
 
 import torch
 
 from allranks import private
+
+LETTING_GO = 0.001  # seconds in which a thread of gloo lets go of a message that has arrived
 
 
 class held(private.dispatch_mode()):
@@ -13,11 +16,15 @@ class held(private.dispatch_mode()):
     `now()` returns them, and `history` lists them after each operation. Storages are kept weakly, and each is
     counted once however many views it has; of a DTensor, the part on this rank. Integers (tokens), what is on
     the device "meta", where nothing has memory, and a backend's own buffers are left out.
+
+    A thread of gloo holds a message a little longer than the program waits for it, and needs Python's lock to
+    let go. So whenever more bytes are alive than ever before, the threads get a moment, and the bytes are
+    counted again.
     """
 
     def __init__(self):
         super().__init__()
-        self.alive, self.history = WeakValueDictionary(), []
+        self.alive, self.history, self._most = WeakValueDictionary(), [], 0
 
     def now(self):
         """Return the bytes that are alive."""
@@ -30,5 +37,9 @@ class held(private.dispatch_mode()):
             if isinstance(t, torch.Tensor) and t.is_floating_point() and not t.is_meta:
                 storage = (t.to_local() if hasattr(t, "to_local") else t).untyped_storage()
                 self.alive[id(storage)] = storage
-        self.history.append(self.now())
+        if (now := self.now()) > self._most:
+            time.sleep(LETTING_GO)
+            now = self.now()
+            self._most = max(self._most, now)
+        self.history.append(now)
         return result

@@ -33,3 +33,11 @@ def test_integers_are_left_out():
         tokens = torch.arange(10)
     assert here.now() == 0
     assert len(tokens) == 10
+
+
+def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted(monkeypatch):
+    with held() as here:
+        message = [torch.ones(10)]
+        monkeypatch.setattr("allranks.held.time.sleep", lambda _: message.clear())
+        torch.ones(4)
+    assert here.history[-2:] == [40, 16]
