@@ -17,7 +17,7 @@ class held(private.dispatch_mode()):
     counted once however many views it has; of a DTensor, the part on this rank. Integers (tokens), what is on
     the device "meta", where nothing has memory, and a backend's own buffers are left out.
 
-    A thread of gloo holds a message a little longer than the program waits for it, and needs Python's lock to
+    A thread of gloo holds a collective's message a little longer than the program waits, and needs Python's lock to
     let go. So whenever more bytes are alive than ever before, the threads get a moment, and the bytes are
     counted again.
     """
