@@ -17,9 +17,9 @@ class held(private.dispatch_mode()):
     counted once however many views it has; of a DTensor, the part on this rank. Integers (tokens), what is on
     the device "meta", where nothing has memory, and a backend's own buffers are left out.
 
-    A thread of gloo holds a collective's message a little longer than the program waits, and needs Python's lock to
-    let go. So whenever more bytes are alive than ever before, the threads get a moment, and the bytes are
-    counted again.
+    A thread of gloo holds a collective's message a little longer than the program waits for it, and needs
+    Python's lock to let go. So `now()`, and whatever raises the maximum of `history`, counts after a
+    moment in which threads can let go.
     """
 
     def __init__(self):
@@ -28,6 +28,10 @@ class held(private.dispatch_mode()):
 
     def now(self):
         """Return the bytes that are alive."""
+        time.sleep(LETTING_GO)
+        return self._count()
+
+    def _count(self):
         return sum(storage.nbytes() for storage in self.alive.values())
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
@@ -37,9 +41,7 @@ class held(private.dispatch_mode()):
             if isinstance(t, torch.Tensor) and t.is_floating_point() and not t.is_meta:
                 storage = (t.to_local() if hasattr(t, "to_local") else t).untyped_storage()
                 self.alive[id(storage)] = storage
-        if (now := self.now()) > self._most:
-            time.sleep(LETTING_GO)
-            now = self.now()
-            self._most = max(self._most, now)
-        self.history.append(now)
+        count = self._count()
+        self.history.append(self.now() if count > self._most else count)
+        self._most = max(self._most, self.history[-1])
         return result
