@@ -1,20 +1,12 @@
-"""A plan's devices, memory and time are those of the functions it is made of; published layouts are plans."""
-
-import time
+"""A plan's devices, memory and time are those of the functions it is made of."""
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from planned import A100, RUNNING, SELENE, few
 
-from allranks import hardware, memory, plan, schedules, topology, transformer
-from allranks.simulate import simulate
+from allranks import hardware, memory, plan, topology, transformer
 from allranks.transformer import PRESETS
-
-A100, H100 = hardware.ACCELERATORS["a100-80gb"], hardware.ACCELERATORS["h100"]
-SELENE = {"inside": hardware.LINKS["nvlink-3"], "between": hardware.LINKS["infiniband-hdr"]}
-GRAND_TETON = {"inside": hardware.LINKS["nvlink-4"], "between": hardware.LINKS["roce-400"]}
-RUNNING = {**SELENE, "efficiency": 0.5}
-few = settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much])
 
 
 @st.composite
@@ -175,85 +167,6 @@ def test_axes_cost_what_placing_them_rank_by_rank_costs(case, order, node):
         assert parts.pipeline == pytest.approx(placed["pp"])
 
 
-def by_simulation(model, layout, bandwidth):
-    """Seconds of a pipeline's step by `simulate`, and the planner's seconds for the same."""
-    link = hardware.Link("made up", 0.0, bandwidth, "", "")
-    took = plan.parts(model, layout, A100, inside=link, between=link, devices_per_node=1)
-    speed = A100.peak["bf16"] * 0.6
-    forward = [each * transformer.layer_flops(model) / speed for each in layers_of(model, layout)]
-    again = [each if layout.recomputation == "full" else 0.0 for each in forward]
-    forward[-1] += transformer.logits_flops(model) / speed
-    name = (layout.pp, layout.microbatches)
-    made = schedules.interleaved(*name, layout.chunks) if layout.chunks > 1 else schedules.one_f_one_b(*name)
-    backward = [one + other for one, other in zip(forward, again, strict=True)]
-    played = simulate(made, forward, backward, forward, model.sequence * model.hidden * 2 / bandwidth)
-    return played.makespan, took.seconds - took.optimizer - took.data
-
-
-def layers_of(model, layout):
-    return memory.pieces(model.layers, layout.pp, layout.chunks)
-
-
-@given(
-    st.integers(2, 6), st.integers(2, 4), st.integers(1, 3), st.integers(1, 24), st.booleans(),
-    st.sampled_from([1e12, 1e20]),
-)  # fmt: skip
-@few
-def test_an_interleaved_step_is_the_simulated_one(stages, chunks, each, microbatches, full, bandwidth):
-    model = transformer.decoder(stages * chunks * each, 1024, 8, 1, 1024)
-    recomputation = "full" if full else "none"
-    layout = plan.layout(pp=stages, chunks=chunks, microbatches=microbatches, recomputation=recomputation)
-    simulated, ours = by_simulation(model, layout, bandwidth)
-    exact = bandwidth == 1e20 or (microbatches % stages == 0 and stages > 2)
-    assert ours == pytest.approx(simulated, rel=2e-4 if exact else 5e-3)
-
-
-@pytest.mark.parametrize("stages, chunks, microbatches", [(8, 1, 16), (8, 2, 32), (8, 4, 32)])
-def test_interleaving_hides_what_is_sent_and_1f1b_does_not(stages, chunks, microbatches):
-    model = transformer.decoder(32, 1024, 8, 1, 1024)
-    layout = plan.layout(pp=stages, chunks=chunks, microbatches=microbatches)
-    slow = hardware.Link("slow", 0.0, 1e11, "", "")
-    options = {"inside": slow, "between": slow, "devices_per_node": 1}
-    exposed, total = plan.priced(model, layout, A100, **options)
-    if chunks == 1:
-        assert exposed.pipeline == total.pipeline
-        return
-    one = 2 * total.pipeline / (2 * chunks * microbatches)  # there and back
-    assert exposed.pipeline == pytest.approx((chunks - 1) * stages * one)
-    exposed, total = plan.priced(model, layout, A100, overlap=0.0, **options)
-    assert exposed.pipeline == total.pipeline
-
-
-@pytest.mark.parametrize(
-    "name, stages, chunks, microbatches, above, below",
-    [
-        ("llama3-405b", 16, 1, 16, 0.0, 0.01),
-        ("llama3-405b", 16, 7, 16, 0.05, 0.0),  # pieces of one and of two layers
-        ("llama3-405b", 16, 8, 16, 0.0, 0.02),  # two of 128 pieces are empty
-        ("megatron-530b", 35, 3, 105, 0.0, 0.0001),
-        ("megatron-146b", 8, 4, 96, 0.02, 0.0),
-    ],
-)
-def test_uneven_pieces_take_what_the_simulation_says_to_five_percent(
-    name, stages, chunks, microbatches, above, below
-):
-    layout = plan.layout(pp=stages, chunks=chunks, microbatches=microbatches)
-    simulated, ours = by_simulation(PRESETS[name], layout, 1e20)
-    assert (1 - above) * simulated <= ours <= (1 + below) * simulated
-
-
-def test_llama_3_s_two_empty_pieces_give_the_published_bubble():
-    """Grattafiori et al. 2024, section 3.3.2: (PP-1)/(VM) of ideal; one-layer pieces make V 8."""
-    layout = plan.layout(tp=8, pp=16, dp=128, microbatches=16, chunks=8, zero_stage=2)
-    model = PRESETS["llama3-405b"]
-    assert layers_of(model, layout).count(0) == 2 and max(layers_of(model, layout)) == 1
-    took = plan.parts(model, layout, H100, **GRAND_TETON, order=plan.LLAMA_ORDER)
-    inside = took.tensor / 16
-    piece = 3 * transformer.layer_flops(model) / (0.6 * H100.peak["bf16"] * 8)
-    assert 15 * piece <= took.bubble <= 15 * (piece + inside)
-    assert schedules.bubble_of_ideal("interleaved", 16, 16, chunks=8) == pytest.approx(0.1171875)
-
-
 def test_backward_hides_half_of_what_tensor_parallelism_sends():
     """4 of 8 units without sequence parallelism; with it 4 of 10, and with full recomputation 4 of 14."""
     model = PRESETS["gpt3-175b"]
@@ -296,61 +209,6 @@ def test_a_mask_that_is_skipped_takes_away_attention_and_nothing_else():
     assert whole.compute - half.compute == pytest.approx(2 * 3 * core / 2)
     assert whole.recomputation == pytest.approx(2 * core) and none.recomputation == 0
     assert (whole.context, whole.optimizer) == (half.context, half.optimizer)
-
-
-PUBLISHED = [  # Narayanan et al. 2021, Table 1: model, GPUs, batch, t, p; and the place the planner gives it
-    ("megatron-1.7b", 32, 512, 1, 1, 1),
-    ("megatron-18b", 256, 1024, 8, 1, 5),
-    ("megatron-76b", 1024, 1792, 8, 4, 1),
-    ("megatron-146b", 1536, 2304, 8, 8, 1),
-    ("megatron-310b", 1920, 2160, 8, 16, 2),
-    ("megatron-530b", 2520, 2520, 8, 35, 2),
-    ("megatron-1t", 3072, 3072, 8, 64, 1),
-]
-
-
-@pytest.mark.parametrize("name, devices, batch, t, p, place", PUBLISHED)
-def test_the_layouts_of_megatron_are_the_fastest_or_nearly(name, devices, batch, t, p, place):
-    found = plan.plans(
-        PRESETS[name], A100, devices, batch, **SELENE, zero_stages=(0,), recomputations=("full",),
-        at_most={"cp": 1}, **plan.IN_2021,
-    )  # fmt: skip
-    sizes = [(each.layout.tp, each.layout.pp) for each in found]
-    assert sizes.index((t, p)) + 1 == place
-    assert found[place - 1].seconds < 1.06 * found[0].seconds
-
-
-def test_the_first_place_does_not_depend_on_the_efficiency():
-    for efficiency in (0.4, 0.8):
-        best = plan.plans(
-            PRESETS["megatron-1t"], A100, 3072, 3072, **SELENE, zero_stages=(0,), recomputations=("full",),
-            at_most={"cp": 1}, **plan.IN_2021, efficiency=efficiency,
-        )[0]  # fmt: skip
-        assert best.layout[:4] == (8, 1, 64, 6)
-
-
-LLAMA_3 = [  # Grattafiori et al. 2024, Table 4: GPUs, sequence, sequences of a step, cp, dp
-    (8192, 8192, 2048, 1, 64),
-    (16384, 8192, 2048, 1, 128),
-    (16384, 131072, 128, 16, 8),
-]
-
-
-@pytest.mark.parametrize("devices, sequence, batch, cp, dp", LLAMA_3)
-def test_the_layouts_of_llama_3_are_plans(devices, sequence, batch, cp, dp):
-    model = transformer.llama(126, 16384, 128, 128256, sequence, 8, 53248)
-    found = plan.plans(
-        model, H100, devices, batch, **GRAND_TETON, zero_stages=(1, 2), recomputations=("none",),
-        at_most={"tp": 8, "cp": cp, "pp": 16}, dropout=False, fused=True, order=plan.LLAMA_ORDER,
-    )  # fmt: skip
-    assert (8, cp, 16, dp) in [each.layout[:4] for each in found]
-
-
-def test_all_layouts_of_llama_3_on_16384_devices_take_seconds():
-    start = time.process_time()
-    found = plan.plans(PRESETS["llama3-405b"], H100, 16384, 2048, dropout=False, fused=True, **GRAND_TETON)
-    assert len(found) > 10_000
-    assert time.process_time() - start < 15
 
 
 def test_zero_stage_1_takes_the_time_of_stage_0_at_most_and_less_memory():
