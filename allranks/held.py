@@ -18,8 +18,8 @@ class held(private.dispatch_mode()):
     the device "meta", where nothing has memory, and a backend's own buffers are left out.
 
     A thread of gloo holds a collective's message a little longer than the program waits for it, and needs
-    Python's lock to let go. So `now()`, and whatever raises the maximum of `history`, counts after a
-    moment in which threads can let go.
+    the GIL to let go. So `now()`, and whatever raises the maximum of `history`, counts after a moment in
+    which threads can let go.
     """
 
     def __init__(self):
