@@ -36,7 +36,8 @@ class held(private.dispatch_mode()):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         result = operation(*args, **(kwargs or {}))
-        results = result if isinstance(result, (list, tuple)) else [result]
+        made = args[0] if result is None and args else result  # `_foreach_add_` returns none that it writes
+        results = made if isinstance(made, (list, tuple)) else [made]
         for t in [] if operation.is_view else results:
             if isinstance(t, torch.Tensor) and t.is_floating_point() and not t.is_meta:
                 storage = (t.to_local() if hasattr(t, "to_local") else t).untyped_storage()

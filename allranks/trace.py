@@ -89,7 +89,7 @@ class trace(private.dispatch_mode()):
         self._syncs = HostSyncs()
 
     def __enter__(self):
-        self._counted = hasattr(socket, "TCP_INFO") and "gloo" in dist.get_backend()
+        self._counted = hasattr(socket, "TCP_INFO") and _by_gloo()
         self._before = _connections() if self._counted else {}
         self._written = sum(map(_written, self._before.values()))
         self._syncs.__enter__()
@@ -182,6 +182,12 @@ def _nbytes(message):
     if isinstance(message, torch.Tensor):
         return message.numel() * message.element_size()
     return sum(_nbytes(part) for part in message)
+
+
+def _by_gloo():
+    """Whether gloo carries this rank's tensors; beside NCCL it has only those on the CPU."""
+    backend = dist.get_backend()
+    return "gloo" in backend and "nccl" not in backend
 
 
 def _connections():

@@ -8,6 +8,7 @@ that belong to the reader.
 import contextlib
 import faulthandler
 import functools
+import importlib.util
 import linecache
 import os
 import re
@@ -202,7 +203,13 @@ def is_library(frame):
 @functools.cache
 def is_installed(filename):
     """True if a file belongs to Python, or to a package that is installed."""
-    return filename.startswith(LIBRARY) or bool(PACKAGES.search(filename))
+    return filename.startswith((LIBRARY, _torch())) or bool(PACKAGES.search(filename))
+
+
+@functools.cache
+def _torch():
+    """The folder of torch, which one that was built from source has outside all packages."""
+    return os.path.dirname(importlib.util.find_spec("torch").origin) + os.sep
 
 
 def is_launcher(frame):
@@ -211,6 +218,8 @@ def is_launcher(frame):
 
 
 def _short(filename):
+    if filename.startswith(_torch()):
+        return os.path.join("torch", filename.removeprefix(_torch()))
     if "site-packages" in filename:
         return filename.split("site-packages" + os.sep)[-1]
     try:

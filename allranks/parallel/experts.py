@@ -148,9 +148,9 @@ class ExpertParallel(Mixture):
 
     def __init__(self, mixture, group=None):
         nn.Module.__init__(self)
-        self.gate, self.bias = mixture.gate, mixture.bias
-        self.k, self.factor, self.group = mixture.k, mixture.factor, group
-        self.experts = my_experts(mixture.experts, group)
+        self.gate, self.k, self.factor = mixture.gate, mixture.k, mixture.factor
+        self.register_buffer("bias", mixture.bias)
+        self.experts, self.group = my_experts(mixture.experts, group), group
 
     def visit(self, x, chosen):
         number = self.gate.out_features

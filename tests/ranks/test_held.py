@@ -35,6 +35,18 @@ def test_integers_are_left_out():
     assert len(tokens) == 10
 
 
+def test_what_operations_on_lists_write_counts_as_what_an_operation_returns():
+    def counted(foreach):
+        with held() as here:
+            weights = torch.ones(8, requires_grad=True)
+            weights.grad = torch.ones(8)
+            optimizer = torch.optim.AdamW([weights], foreach=foreach)
+            optimizer.step()
+            return here.now()
+
+    assert counted(True) == counted(False) == 4 * (4 * 8 + 1)  # on GPUs, torch takes lists; 1: Adam's counter
+
+
 def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted(monkeypatch):
     with held() as here:
         message = [torch.ones(10)]

@@ -174,6 +174,15 @@ def test_a_deleted_working_directory_is_said_to_be(monkeypatch, tmp_path):
         launch(len, "ab")
 
 
+def test_torch_that_was_built_from_source_is_no_code_of_the_reader(monkeypatch):
+    monkeypatch.setattr(stacks, "_torch", lambda: "/home/ada/pytorch/torch/")
+    stacks.is_installed.cache_clear()
+    file = "/home/ada/pytorch/torch/distributed/distributed_c10d.py"
+    assert stacks.is_installed(file)
+    assert stacks.place(stacks.Frame(file, 7, "wait")) == "torch/distributed/distributed_c10d.py, line 7, in wait"
+    stacks.is_installed.cache_clear()
+
+
 @pytest.mark.parametrize(
     "file, installed",
     [
