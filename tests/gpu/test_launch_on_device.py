@@ -279,12 +279,15 @@ def test_ddp_and_fsdp_give_the_gradients_of_one_process(world):
             fully_shard(model, mesh=mesh)
         model(mine if kind else batch.to(device())).square().mean().backward()
         grad = next(model.parameters()).grad
-        return grad.full_tensor() if hasattr(grad, "full_tensor") else grad
+        return grad.to_local() if kind == "fsdp" else grad
 
-    for kind in ("ddp", "fsdp"):
-        whole = launch(gradient, None, world_size=world.ranks, backend=world.backend)[0]
-        for parallel in launch(gradient, kind, world_size=world.ranks, backend=world.backend):
-            torch.testing.assert_close(parallel, whole, rtol=1e-4, atol=1e-5)
+    where = {"world_size": world.ranks, "backend": world.backend}
+    whole = launch(gradient, None, **where)[0]
+    for parallel in launch(gradient, "ddp", **where):
+        torch.testing.assert_close(parallel, whole, rtol=1e-4, atol=1e-5)
+    # Not `full_tensor`: on CUDA tensors, gloo's coalesced all-gather crashes (pytorch#152645).
+    parts = launch(gradient, "fsdp", **where)
+    torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-4, atol=1e-5)
 
 
 @named(WORLDS if GPUS else WORLDS[:1])  # on the CPU, programs take seconds to begin
