@@ -47,6 +47,14 @@ def step_on_rank(kind, factor, x):
     return y, gradient, mixture.gate.weight.grad, *experts, counted.log
 
 
+def test_all_that_a_mixture_spread_over_ranks_holds_moves_to_a_device():
+    def moved():
+        held = ExpertParallel(new_mixture(1.0)).to("meta")
+        return all(t.is_meta for t in [held.bias, *held.parameters()])
+
+    assert launch(moved, world_size=2) == [True, True]
+
+
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 @pytest.mark.parametrize(
     "kind, factor", [(ExpertParallel, 1.0), (ExpertParallel, 0.5), (Dropless, NUMBER / 2)]

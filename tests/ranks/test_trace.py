@@ -227,6 +227,14 @@ def test_sockets_send_what_the_ring_formula_says(world_size):
         assert wire > collectives.ring_all_reduce_bytes(4 * n, world_size)  # headers
 
 
+def test_beside_nccl_the_sockets_of_gloo_say_nothing_of_the_message():
+    def beside(n):
+        dist.get_backend = lambda: "cpu:gloo,cuda:nccl"  # of ranks on GPUs
+        return on_the_wire(n)
+
+    assert launch(beside, 1000, world_size=2) == [None, None]
+
+
 def test_nothing_is_counted_outside_the_block():
     def outside():
         with trace() as counted:
