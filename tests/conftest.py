@@ -46,7 +46,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """`stamped("hub")`, `stamped("page", "book/claims")`: inputs; `stamped(None)`: runs always."""
+    """`stamped("hub")`, `stamped("page", "book/claims")`: inputs; `stamped(None)`: runs always.
+
+    Without it, a test looks at the inputs of its file, if that has a hash of its own (`stamps.BY_FILE`).
+    """
     config.addinivalue_line("markers", "stamped(group): skipped while its inputs are those it passed on")
 
 
@@ -61,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
     """Long files first; takes effect with `-n 3 --dist loadfile --no-loadscope-reorder`. Skip what holds."""
     for item in items if not config.getoption("every_test") else ():
         mark = item.get_closest_marker("stamped")
-        group, *page = mark.args if mark else (None,)
+        group, *page = mark.args if mark else (stamps.by_file(item.path),)
         if group and stamps.unchanged(group, *(page or [page_of(item)])):
             item.add_marker(pytest.mark.skip(reason=f"the inputs of {group} are as they were: {STAMPED}"))
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python
-"""Which slow tests need not run again? Those whose inputs are, byte for byte, those that they last passed on.
+"""Which slow tests and notebooks need not run again? Those whose inputs are, byte for byte, as they passed.
 
-`tests/stamps.json` holds a hash for each group of inputs. `tools/stamps.py tests` and `tools/stamps.py pages`
-write those of that part of `.ci/run` after it was green (`.ci/run` does), and whoever ran it commits the
-file. Tests marked `stamped("hub")` are skipped while the hash is the same; `pytest --every-test`, and with it
-the nightly workflow, runs them always. Inputs are the files that INPUTS names and every module of this
-repository that one of them imports, at its top, in a function or in a program in a string. What is imported
-under a name put together at run time, and what is only run or read, INPUTS has to name. The tests of a page
+`tests/stamps.json` holds a hash for each notebook, each test file of BY_FILE and each group of INPUTS. After
+a part of `.ci/run` was green, `tools/stamps.py tests`, `notebooks` or `pages` keeps the hashes of that part,
+and whoever ran it commits the file; `tools/stamps.py changed` prints the notebooks to run. Tests are skipped
+while their hash is the same; `bash .ci/run all`, `pytest --every-test` and the nightly workflow run
+everything. The inputs of a notebook and of a test file are what `tools/looked_at.py` reads from them; of a
+notebook itself only code, tags and outputs, which is what running it compares. A group is a mark,
+`stamped("hub")`; its inputs are the files that INPUTS names and all that these import. The tests of a page
 look at the built page and at what a browser loads with it. The list of all pages at its side is left out:
 every page has the same, and those of SAMPLE are looked at always.
 """
@@ -16,14 +17,10 @@ import hashlib
 import json
 import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from looked_at import ROOT, all_of, files, imports
+
 STAMPS = ROOT / "tests" / "stamps.json"
-PLACES = ("", "tools", "book/_ext", "tests/support")  # where imports are found (pyproject.toml: pythonpath)
-IMPORT = re.compile(  # in a module, and in the JSON of a notebook, where each line is a string
-    r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
-)
 ARITHMETIC = (  # the modules of the first layer (allranks/__init__.py), which run in the pages too
     "inputs transformer hardware collectives topology interleaving memory schedules simulate plan precision "
     "attention experts streams lowering batches compression local_updates parameter_server deepspeed_config "
@@ -125,61 +122,22 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/browser/conftest.py",
     ),
 }
-ALWAYS = ("constraints.txt", "tools/stamps.py", "tests/conftest.py")
+BY_FILE = {  # a part of `.ci/run` → the files with a hash of their own
+    "tests": ("tests/check/test_*.py", "tests/ranks/**/test_*.py"),
+    "notebooks": ("notebooks/*/*.ipynb",),
+    "pages": (),
+}
+ALWAYS = ("constraints.txt", "tests/conftest.py")
+OF_NOTEBOOKS = ("constraints.txt", "notebooks/conftest.py", "tools/kernel/*.py")
 OF_PAGES = ("hub", "explorers", "page")  # the groups of the part `pages`; the others are of `tests`
 BUILT = "_build/html"
 LIST_OF_PAGES = re.compile(r'<nav class="bd-links.*?</nav>', re.DOTALL)
-SAMPLE = (  # pages whose tests run always
+SAMPLE = (  # pages whose tests run always; and below, notebooks
     "book/index.html",
     "notebooks/foundations/ranks.html",
     "notebooks/pipeline_parallel/one_f_one_b.html",
 )
-
-
-def files(patterns, root=ROOT):
-    """The files that the patterns name, each once, in order; a pattern that names none is an error."""
-    found = set()
-    for pattern in patterns:
-        named = {path for path in root.glob(pattern) if path.is_file()}
-        if not named:
-            raise ValueError(f"stamps: no file is called {pattern}: correct INPUTS in tools/stamps.py")
-        found |= named
-    return sorted(path for path in found if "__pycache__" not in path.parts)
-
-
-def modules(name, beside, root):
-    """The files of a module of that name and of the packages around it, if it is of this repository."""
-    for place in (beside, *(root / place for place in PLACES)):
-        found = []
-        for count in range(1, name.count(".") + 2):
-            path = place.joinpath(*name.split(".")[:count])
-            choices = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-            found += [one for one in choices if one.is_file()]
-        if found:
-            return found
-    return []
-
-
-@functools.cache
-def imports(path, root=ROOT):
-    """The files of this repository that one of its files imports, wherever in it."""
-    names = set()
-    for dots, module, listed, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
-        around = path.parents[len(dots) - 1].relative_to(root).parts if dots else ()
-        base = ".".join([*around, *([module] if module else [])])
-        names |= {base, *(f"{base}.{one}" for one in re.findall(r"\w+", listed))} - {""}
-        names |= set(re.findall(r"[\w.]+", plain))
-    return {file for name in names for file in modules(name, path.parent, root)}
-
-
-def with_imports(found, root=ROOT):
-    """Files, and all that their Python imports, and what that imports, in order."""
-    found, waiting = set(found), [path for path in found if path.suffix in (".py", ".ipynb")]
-    while waiting:
-        new = imports(waiting.pop(), root) - found
-        found |= new
-        waiting += new
-    return sorted(found)
+RUN_ALWAYS = ("notebooks/foundations/ranks.ipynb", "notebooks/data_parallel/ddp_inside.ipynb")
 
 
 def loaded(page, root=ROOT):
@@ -221,9 +179,23 @@ def hash_of_page(path):
 
 
 @functools.cache
+def hash_of_cells(path):
+    """The hash of what running a notebook looks at: the code, the tags and the outputs of its cells."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    kept = [[one["source"], one["metadata"], one["outputs"]] for one in cells if one["cell_type"] == "code"]
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
 def inputs(group, root=ROOT):
-    """The files of a group; what tests/conftest.py imports only looks for processes that are left behind."""
-    return sorted({*with_imports(files(INPUTS[group], root), root), *files(ALWAYS, root)})
+    """The files of a group, a test file or a notebook; of what always counts, what it imports does not."""
+    always = files(OF_NOTEBOOKS if group.endswith(".ipynb") else ALWAYS, root)
+    own = (
+        all_of(files(INPUTS[group], root), imports, root)
+        if group in INPUTS
+        else all_of([root / group], root=root)
+    )
+    return sorted({*own, *always})
 
 
 @functools.cache
@@ -232,6 +204,7 @@ def digest(group, page=None, root=ROOT):
     joined = hashlib.sha256(f"{sys.platform} {sys.version_info[:2]}".encode())
     for path in [*inputs(group, root), *(loaded(page, root) if page else [])]:
         of = hash_of_page if path.suffix == ".html" and path.is_relative_to(root / BUILT) else hash_of
+        of = hash_of_cells if path.suffix == ".ipynb" and path == root / group else of
         joined.update(f"{path.relative_to(root).as_posix()} {of(path)}\n".encode())
     return joined.hexdigest()[:20]
 
@@ -260,26 +233,44 @@ def pages(root=ROOT):
     return sorted(path.relative_to(root / BUILT).with_suffix("").as_posix() for path in found)
 
 
-def of_other_part(name, part):
-    """Whether a stamp is of a group of the other part; those of pages and groups that are gone go."""
-    group = "page" if name.startswith("page ") else name
-    return group in INPUTS and (group in OF_PAGES) != (part == "pages")
+@functools.cache
+def of_its_own(part):
+    """The files of a part of `.ci/run` that have a hash each."""
+    return files(BY_FILE[part])
+
+
+def of_part(part):
+    """The names whose hashes a part of `.ci/run` keeps, each with a page or None."""
+    groups = [group for group in INPUTS if part != "notebooks" and (group in OF_PAGES) == (part == "pages")]
+    found = [(group, page) for group in groups for page in (pages() if group == "page" else [None])]
+    return found + [(path.relative_to(ROOT).as_posix(), None) for path in of_its_own(part)]
+
+
+def by_file(path):
+    """The name of a test file that has a hash of its own, or None."""
+    return path.relative_to(ROOT).as_posix() if path in of_its_own("tests") else None
 
 
 def write(part, file=STAMPS):
-    """Keep the hashes of the groups that a part of `.ci/run` has run; those of the other part stay."""
-    ours = [group for group in INPUTS if (group in OF_PAGES) == (part == "pages")]
-    kept = {name: held for name, held in stamped(file).items() if of_other_part(name, part)}
-    found = kept | {
-        stamp_of(group, page): digest(group, page)
-        for group in ours
-        for page in (pages() if group == "page" else [None])
-    }
+    """Keep the hashes of a part of `.ci/run`; those of the other parts stay, and what is gone goes."""
+    others = {stamp_of(*name) for other in BY_FILE if other != part for name in of_part(other)}
+    others |= {name for name in stamped(file) if name.startswith("page ") and part != "pages"}  # built or not
+    found = {name: held for name, held in stamped(file).items() if name in others}
+    found |= {stamp_of(*name): digest(*name) for name in of_part(part)}
     file.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def changed():
+    """The notebooks that have changed, or anything that they look at, and those that run always."""
+    names = [name for name, _ in of_part("notebooks")]
+    return [name for name in names if name in RUN_ALWAYS or not unchanged(name)]
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["tests"], ["pages"]):
+    if sys.argv[1:] == ["changed"]:
+        print(*changed(), sep="\n")
+    elif len(sys.argv) == 2 and sys.argv[1] in BY_FILE:
+        write(sys.argv[1])
+    else:
         given = " ".join(sys.argv[1:]) or "nothing"
-        sys.exit(f"stamps: given {given}; which part was green, tests or pages?")
-    write(sys.argv[1])
+        sys.exit(f"stamps: given {given}; which part was green, {', '.join(BY_FILE)}? Or: changed")

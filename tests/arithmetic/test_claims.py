@@ -58,6 +58,21 @@ def test_every_cited_id_exists():
     assert set(CITED) - set(IDS) == set()
 
 
+def test_what_a_chapter_shows_of_an_entry_is_what_it_says_now():
+    now = {claims.line(claim) for claim in ledger.entries().values()}
+    notebooks = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
+    shown = [line for notebook in notebooks for line in lines_of_checks(notebook)]
+    assert len(shown) > 100 and set(shown) - now == set(), "run those notebooks again: tools/nb.py run"
+
+
+def lines_of_checks(notebook):
+    """The lines that the cells of a notebook with `claims.check` have stored about entries."""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code" and "claims.check" in "".join(cell["source"]):
+            printed = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+            yield from (line for line in printed.splitlines() if ": printed " in line)
+
+
 def test_what_is_counted_adds_up():
     table = claims.table()
     counts = {status: sum(claim.status == status for claim in table.claims) for status in ledger.STATUSES}

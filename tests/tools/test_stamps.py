@@ -3,9 +3,17 @@
 import json
 from pathlib import Path
 
+import looked_at
 import pytest
 import stamps
 from layers import LAYER
+
+KEPT = (looked_at.imports, looked_at.looks_at, looked_at.modules, looked_at.within, looked_at.ledger)
+
+
+def notebook(source, words="# A page", outputs=()):
+    code = {"cell_type": "code", "source": source, "metadata": {}, "outputs": list(outputs)}
+    return json.dumps({"cells": [{"cell_type": "markdown", "source": words}, code]})
 
 
 @pytest.fixture
@@ -20,13 +28,14 @@ def tree(tmp_path, monkeypatch):
         "part/a.py": "from . import (\n    c,  # noqa\n)\n",
         "part/b.py": "def late():\n    import helper.inner as one\n",
         "part/c.py": 'PROGRAM = """\nimport run\n"""\n',
-        "part/book.ipynb": '{"cells": [{"source": ["import torch\\n",\n   "from part.taught import step"]}]}',
+        "part/book.ipynb": notebook("import torch\nfrom part.taught import step"),
         "part/taught.py": "",
         "part/beside.py": "",
         "tools/helper/__init__.py": "",
         "tools/helper/inner.py": "import sys",
         "run.py": "",
         "constraints.txt": "",
+        "notebooks/conftest.py": "",
         "README.md": "",
     }
     for name, content in (built | written).items():
@@ -35,16 +44,18 @@ def tree(tmp_path, monkeypatch):
     inputs = {"hub": ("part/[ab].py",), "lab": ("part/book.ipynb",), "page": ("part/taught.py",)}
     monkeypatch.setattr(stamps, "INPUTS", inputs)
     monkeypatch.setattr(stamps, "ALWAYS", ("constraints.txt",))
+    monkeypatch.setattr(stamps, "OF_NOTEBOOKS", ("constraints.txt", "notebooks/conftest.py"))
     return tmp_path
 
 
 def digests(tree):
-    hashes = (stamps.hash_of, stamps.hash_of_page)
-    for cached in (stamps.digest, stamps.inputs, stamps.imports, stamps.of_every_page, *hashes):
+    hashes = (stamps.hash_of, stamps.hash_of_page, stamps.hash_of_cells)
+    for cached in (stamps.digest, stamps.inputs, stamps.of_every_page, *hashes, *KEPT):
         cached.cache_clear()
     return {
         "hub": stamps.digest("hub", root=tree),
         "lab": stamps.digest("lab", root=tree),
+        "notebook": stamps.digest("part/book.ipynb", root=tree),
         "page": stamps.digest("page", "notebooks/one/page", root=tree),
     }
 
@@ -57,22 +68,39 @@ def digests(tree):
         ("tools/helper/__init__.py", {"hub"}),
         ("tools/helper/inner.py", {"hub"}),
         ("run.py", {"hub"}),
-        ("part/book.ipynb", {"lab"}),
-        ("part/taught.py", {"lab", "page"}),
+        ("part/book.ipynb", {"lab"}),  # a space after it: what its cells say is as it was
+        ("part/taught.py", {"lab", "page", "notebook"}),
+        ("notebooks/conftest.py", {"notebook"}),
         ("_build/html/notebooks/one/page.html", {"page"}),
         ("_build/html/_images/drawn.png", {"page"}),
         ("_build/html/_images/other.png", set()),
         ("_build/html/_static/script.js", {"page"}),
-        ("constraints.txt", {"hub", "lab", "page"}),
+        ("constraints.txt", {"hub", "lab", "page", "notebook"}),
         ("part/beside.py", set()),
         ("README.md", set()),
     ],
 )
 def test_a_changed_byte_changes_the_hash_of_those_who_look_at_it(tree, changed, seen_by):
     before = digests(tree)
-    (tree / changed).write_bytes((tree / changed).read_bytes() + b"\n# changed")
+    end = b"\n" if changed.endswith(".ipynb") else b"\n# changed"
+    (tree / changed).write_bytes((tree / changed).read_bytes() + end)
     after = digests(tree)
     assert {group for group in before if before[group] != after[group]} == seen_by
+
+
+def test_a_notebook_is_run_again_for_its_code_and_outputs_and_not_for_its_prose(tree):
+    source = "import torch\nfrom part.taught import step"
+    printed = {"output_type": "stream", "name": "stdout", "text": "1"}
+    for written, same in (
+        (notebook(source, words="# A better page"), True),
+        (notebook(f"{source}\nprint(1)"), False),
+        (notebook(source, outputs=[printed]), False),
+    ):
+        before = digests(tree)["notebook"]
+        kept = (tree / "part/book.ipynb").read_text(encoding="utf-8")
+        (tree / "part/book.ipynb").write_text(written, encoding="utf-8")
+        assert (digests(tree)["notebook"] == before) is same
+        (tree / "part/book.ipynb").write_text(kept, encoding="utf-8")
 
 
 def test_a_page_more_in_the_list_at_its_side_does_not_change_a_page(tree):
@@ -110,7 +138,7 @@ def test_a_new_and_a_renamed_input_change_the_hash(tree, monkeypatch):
 
 def test_a_pattern_that_names_nothing_is_an_error(tree):
     with pytest.raises(ValueError, match=r"no file is called gone/\*: correct INPUTS"):
-        stamps.files(["gone/*"], tree)
+        looked_at.files(["gone/*"], tree)
 
 
 def test_every_group_has_inputs_and_no_stamp_means_changed(tmp_path):
@@ -150,9 +178,10 @@ def two_pages(monkeypatch):
 
 def test_what_is_written_holds_until_something_changes(tmp_path, two_pages):
     file = tmp_path / "stamps.json"
-    file.write_text('{"lecture notebooks/gone": "0", "page notebooks/gone": "0"}', encoding="utf-8")
+    file.write_text('{"notebooks/gone.ipynb": "0", "page notebooks/gone": "0"}', encoding="utf-8")
     stamps.write("tests", file)
     assert stamps.unchanged("launch", file=file) and not stamps.unchanged("hub", file=file)
+    assert stamps.unchanged("tests/check/test_check_zero.py", file=file)
     stamps.write("pages", file)
     assert all(stamps.unchanged(group, file=file) for group in stamps.INPUTS if group != "page")
     page, sample = two_pages
