@@ -40,7 +40,7 @@ def print_to_pdf(document: Path) -> Printed:
     """Print an HTML file, tagged and with an outline, once what scripts draw is drawn.
 
     Chromium may leave `Page.printToPDF` without an answer for ever, with nothing to do (156, beside eight
-    busy processes; earlier ones: puppeteer#7508). A browser that has not printed is closed; a second one tries.
+    busy processes; earlier ones: puppeteer#7508). A browser that has not printed is closed; a second tries.
     """
     executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if executable is None:
