@@ -21,13 +21,11 @@ IMPORT = re.compile(
     r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
 )
 HIDDEN = re.compile(r"(^|/)(\.\w|\.\.|_build/|__pycache__/|node_modules/)")  # built, compiled, installed
-LAZY = (
-    "allranks/check",
-    "allranks/explorers",
-)  # who imports them names the modules: check.zero, show("zero")
-LEDGER = "allranks/claims/papers/"  # who writes an id, "zero-table1-…", looks at the files with such ids;
-# what an entry comes to, tests/arithmetic/test_claims.py compares with what the notebooks show, always.
-IDS = re.compile(r"(?m)^ *- (?:id|table): ([a-z0-9.]+)-")
+LAZY = ("allranks/check", "allranks/explorers")  # they import what is asked for: check.zero, show("zero")
+# Who writes an id of the ledger, "zero-table1-…", looks at the files with such ids, a test at all of them.
+# What an entry comes to, tests/arithmetic/test_claims.py always compares with what the notebooks show of it.
+LEDGER = "allranks/claims/papers/"
+IDS = re.compile(r"(?m)^ *- (?:id|table): ([a-z0-9.]+)")
 
 
 def files(patterns, root=ROOT):
@@ -146,7 +144,8 @@ def looks_at(path, root=ROOT):
     found = imported(text, path, root)
     if (root / LEDGER).parent / "__init__.py" in found:
         begun = set(re.findall(r"""["']([a-z0-9.]+)-""", text))
-        found |= {file for file, ids in ledger(root).items() if ids & begun}
+        all_files = path.is_relative_to(root / "tests")
+        found |= {file for file, ids in ledger(root).items() if ids & begun or all_files}
     return found | named(text, path, root)
 
 

@@ -123,7 +123,12 @@ INPUTS = {  # a group of tests → the files that they look at
     ),
 }
 BY_FILE = {  # a part of `.ci/run` → the files with a hash of their own
-    "tests": ("tests/check/test_*.py", "tests/ranks/**/test_*.py"),
+    "tests": (
+        "tests/arithmetic/**/test_*.py",
+        "tests/check/test_*.py",
+        "tests/explorers/test_*.py",
+        "tests/ranks/**/test_*.py",
+    ),
     "notebooks": ("notebooks/*/*.ipynb",),
     "pages": (),
 }
