@@ -21,7 +21,13 @@ IMPORT = re.compile(
     r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
 )
 HIDDEN = re.compile(r"(^|/)(\.\w|\.\.|_build/|__pycache__/|node_modules/)")  # built, compiled, installed
-LAZY = ("allranks/check", "allranks/explorers")  # they import what is asked for: check.zero, show("zero")
+LAZY = {  # they import what is asked for: a notebook says check.zero and show("zero"), a test any word
+    "allranks/check": r"\bcheck\.(\w+)",
+    "allranks/explorers": r"""["'](\w+)["']|\bexplorers\.(\w+)""",
+}
+BY_NAME = ("allranks/claims/expressions.py", *(f"{package}/__init__.py" for package in LAZY))
+PYTHON = (".py", ".ipynb", ".yaml")  # where it is read: answers to the labs are YAML
+RUN = re.compile(r"""-m[\\"', ]+([\w.]+)|["'](allranks[\w.]*)["']""")  # a module as a program
 # Who writes an id of the ledger, "zero-table1-…", looks at the files with such ids, a test at all of them.
 # What an entry comes to, tests/arithmetic/test_claims.py always compares with what the notebooks show of it.
 LEDGER = "allranks/claims/papers/"
@@ -40,12 +46,12 @@ def files(patterns, root=ROOT):
 
 
 def code(path):
-    """The Python of a module, or of a notebook's cells without the lines that only IPython reads."""
+    """The text of a file, or of a notebook's code."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
         return text
     cells = (cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
-    return re.sub(r"(?m)^\s*[%!].*$", "", "\n".join("".join(source) for source in cells))
+    return "\n".join("".join(source) for source in cells)
 
 
 @functools.cache
@@ -70,19 +76,33 @@ def imported(text, path, root):
         base = ".".join([*around, *([module] if module else [])])
         names |= {base, *(f"{base}.{one}" for one in re.findall(r"\w+", listed))} - {""}
         names |= set(re.findall(r"[\w.]+", plain))
+    for program in RUN.finditer(text):
+        name = program[program.lastindex]
+        names |= {name, f"{name}.__main__"}
     found = {file for name in names for file in modules(name, path.parent, root)}
-    for package in LAZY if not path.is_relative_to(root / "allranks") else ():
+    return (
+        found if path.is_relative_to(root / "allranks") else found | lazily_imported(found, text, path, root)
+    )
+
+
+def lazily_imported(found, text, path, root):
+    """The modules of the packages of LAZY that a text asks for, if it imports them."""
+    names = set()
+    for package, asked in LAZY.items():
         if root / package / "__init__.py" in found:
-            lazily = (f"{package.replace('/', '.')}.{word}" for word in set(re.findall(r"\w+", text)))
-            found |= {file for name in lazily for file in modules(name, root, root)}
-    return found
+            asked = r"(\w+)" if path.is_relative_to(root / "tests") else asked
+            words = {match[match.lastindex] for match in re.finditer(asked, text)}
+            names |= {f"{package.replace('/', '.')}.{word}" for word in words}
+    return {file for name in names for file in modules(name, root, root)}
 
 
 def named(text, path, root):
-    """The files of this repository that the Python in a text names, from its root or from beside the file."""
+    """The files of this repository that the Python in a text names, from any folder that the file is in."""
     found = set()
+    around = [folder for folder in path.parents if folder.is_relative_to(root)] or [root]
+    text = re.sub(r"(?m)^\s*[%!].*$", "", text) if path.suffix == ".ipynb" else text  # lines for IPython
     for pattern in set(patterns(ast.parse(text))):
-        for base in {path.parent, root}:
+        for base in around:
             for one in base.glob(pattern) if "*" in pattern else [base / pattern]:
                 found |= within(one, root)
     return found
@@ -108,6 +128,9 @@ def patterns(tree):
         a_path = isinstance(node, ast.BinOp | ast.Call) or re.search("[./]", text)
         if a_path and re.fullmatch(r"(?!/|\*+/)(?=.*\w\w)(?!.*(\*\*[^/]|[^/]\*\*))[\w.*/-]+", text):
             yield text
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            module = "".join(pieces(node.args[0])).replace(".", "/")
+            yield from [f"{module}.py", f"{module}/**/*.py"] if re.search(r"\w\w", module) else []
 
 
 def pieces(node):
@@ -146,14 +169,15 @@ def looks_at(path, root=ROOT):
         begun = set(re.findall(r"""["']([a-z0-9.]+)-""", text))
         all_files = path.is_relative_to(root / "tests")
         found |= {file for file, ids in ledger(root).items() if ids & begun or all_files}
-    return found | named(text, path, root)
+    by_name = path.relative_to(root).as_posix() in BY_NAME if path.is_relative_to(root) else False
+    return found if by_name or path.suffix == ".yaml" else found | named(text, path, root)
 
 
 def all_of(found, look=looks_at, root=ROOT):
     """Files, and all that their Python looks at, and what that does, in order; `look` may be `imports`."""
-    found, waiting = set(found), [path for path in found if path.suffix in (".py", ".ipynb")]
+    found, waiting = set(found), [path for path in found if path.suffix in PYTHON]
     while waiting:
         new = look(waiting.pop(), root) - found
         found |= new
-        waiting += [path for path in new if path.suffix == ".py"]
+        waiting += [path for path in new if path.suffix in PYTHON]
     return sorted(found)
