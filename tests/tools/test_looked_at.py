@@ -63,6 +63,7 @@ def tree(tmp_path):
         "notebooks/labs/two.ipynb",
         "notebooks/words.md",
         "pkg/__init__.py",
+        "pkg/__main__.py",
         "pkg/data/a.csv",
         "pkg/data/deep/b.csv",
         "pkg/data/.cache",
@@ -88,6 +89,8 @@ def tree(tmp_path):
         ('HERE / "data" / name', {"pkg/data/a.csv", "pkg/data/deep/b.csv"}),
         ('open("beside.yaml")', {"beside.yaml", "pkg/beside.yaml"}),
         ('run("""\n    import io\n    open("pkg/data/a.csv")\n""")', {"pkg/data/a.csv"}),
+        ('Path(__file__).parents[1] / "notebooks" / "words.md"', {"notebooks/words.md"}),
+        ('import_module(f"pkg.{name}")', {"pkg/__init__.py", "pkg/__main__.py"}),
         ('print("data")', set()),
         ('print(f"{a}/{b}", "*", "**/one.ipynb", "/", ".", "..")', set()),
         ('open("../beside.yaml")', {"beside.yaml"}),
@@ -99,6 +102,18 @@ def test_a_file_is_named_in_one_piece_or_in_several(written, found, tree):
     assert {path.resolve().relative_to(tree.resolve()).as_posix() for path in named} == found
 
 
+@pytest.mark.parametrize("written", ["!python -m pkg words", 'run([python, "-m", "pkg"])', "python -m pkg"])
+def test_a_module_that_runs_as_a_program_is_imported(written, tree):
+    found = looked_at.imported(written, tree / "pkg" / "asker.py", tree)
+    assert found == {tree / "pkg" / "__init__.py", tree / "pkg" / "__main__.py"}
+
+
+def test_answers_to_a_lab_are_python_in_yaml(tree):
+    answers = tree / "beside.yaml"
+    answers.write_text("right: |\n  from pkg import __main__\n", encoding="utf-8")
+    assert looked_at.all_of([answers], root=tree)[1:] == [tree / "pkg/__init__.py", tree / "pkg/__main__.py"]
+
+
 def test_a_notebook_is_read_without_the_lines_of_ipython(tree):
     cells = [
         {"cell_type": "markdown", "source": ["import pkg"]},
@@ -106,7 +121,6 @@ def test_a_notebook_is_read_without_the_lines_of_ipython(tree):
     ]
     page = tree / "notebooks" / "labs" / "one.ipynb"
     page.write_text(json.dumps({"cells": cells}), encoding="utf-8")
-    assert looked_at.code(page) == "\n\nimport pkg"
     assert looked_at.all_of([page], root=tree) == [page, tree / "pkg" / "__init__.py"]
 
 
