@@ -31,7 +31,7 @@ engine: setup ## Install vLLM beside the book, 3 GB, for benchmarks/engine.py
 quick:      ## Run the checks that take a minute, and the notebooks that changed
 	@bash .ci/run quick
 
-test:       ## Run every check, as continuous integration does
+test:       ## Run the checks whose inputs changed, as continuous integration does
 	@bash .ci/run
 
 gpu-check: setup ## Check the book on this machine's GPUs; without one, run the same dry on the CPU
