@@ -1,12 +1,15 @@
 """A built page becomes a part of one document, and the site one archive, without losing a link."""
 
+import asyncio
 import re
+import sys
 import zipfile
 
 import archive
 import downloads
 import pytest
 import yaml
+from printed import press
 from printed.articles import article
 from printed.contents import ROOT, parts
 from printed.document import about, require_places
@@ -149,3 +152,39 @@ def test_links_are_written_once_and_renewed(site):
 def test_a_first_page_without_a_place_for_links_is_an_error():
     with pytest.raises(ValueError, match="has 0 places <!-- downloads -->, and it should have one"):
         downloads.filled("<p>nothing</p>", "links")
+
+
+@pytest.fixture
+def browsers(monkeypatch):
+    """What browsers do one after the other: never print, or print."""
+    opened = []
+    printed = press.Printed("book.pdf", "numbers.pdf", ["One"])
+
+    def take_turns(*prints):
+        async def print_with(executable, document):
+            opened.append(prints[len(opened)])
+            if opened[-1] == "never":
+                await asyncio.sleep(3600)
+            return printed
+
+        monkeypatch.setattr(press, "print_with", print_with)
+        monkeypatch.setattr(press, "BROWSERS", (sys.executable,))
+        monkeypatch.setattr(press, "SECONDS", 0.1)
+        return opened
+
+    return take_turns
+
+
+def test_a_browser_that_never_prints_is_closed_and_named_and_a_second_prints(browsers, capsys):
+    opened = browsers("never", "prints")
+    assert press.print_to_pdf("book.html").headings == ["One"] and opened == ["never", "prints"]
+    assert (
+        capsys.readouterr().out
+        == "offline: Chromium has not printed in 0.2 s and is closed (the first of two)\n"
+    )
+
+
+def test_two_browsers_that_never_print_are_an_error(browsers):
+    browsers("never", "never")
+    with pytest.raises(SystemExit, match=r"Chromium printed book\.html in neither of two tries of 0\.2 s"):
+        press.print_to_pdf("book.html")
