@@ -27,7 +27,7 @@ hypothesis.settings.load_profile("same")
 # Hypothesis draws also constants of the modules that are loaded, so an example depends on the tests before.
 HypothesisProvider._local_constants = Constants()
 TOKEN = leftovers.mark()  # before any test starts a process
-STAMPED = "it passed on them (tests/stamps.json); every night, and with --every-test, it runs"
+STAMPED = "passed on these very inputs (tests/stamps.json); runs every night, and with --every-test"
 FIRST = (  # what takes longest: at the end one of them would keep one worker busy alone
     "test_launch_ray.py",
     "test_check_lab_03.py",
@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config, items):
         mark = item.get_closest_marker("stamped")
         group, *page = mark.args if mark else (stamps.by_file(item.path),)
         if group and stamps.unchanged(group, *(page or [page_of(item)])):
-            item.add_marker(pytest.mark.skip(reason=f"the inputs of {group} are as they were: {STAMPED}"))
+            item.add_marker(pytest.mark.skip(reason=STAMPED))
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 

@@ -20,7 +20,9 @@ PLACES = ("", "tools", "book/_ext", "tests/support")  # where imports are found 
 IMPORT = re.compile(
     r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
 )
-HIDDEN = re.compile(r"(^|/)(\.\w|\.\.|_build/|__pycache__/|node_modules/)")  # built, compiled, installed
+HIDDEN = re.compile(
+    r"(^|/)(\.\w|\.\.|_build/|__pycache__/|node_modules/)|^tests/stamps\.json$"
+)  # made from others
 LAZY = {  # they import what is asked for: a notebook says check.zero and show("zero"), a test any word
     "allranks/check": r"\bcheck\.(\w+)",
     "allranks/explorers": r"""["'](\w+)["']|\bexplorers\.(\w+)""",

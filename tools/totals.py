@@ -2,8 +2,8 @@
 """Add up what the test stages reported: `tools/totals.py REPORTS SECONDS [FAILED_STAGE]`.
 
 REPORTS is a folder of JUnit files. A stage that failed without a failing test (a linter, the build, a
-collection error) counts as one failure. Prints the ten slowest tests, pytest's summary line, then
-`N passed, M failed` by itself.
+collection error) counts as one failure. Prints the ten slowest tests, why others were skipped, pytest's
+summary line, then `N passed, M failed` by itself.
 """
 
 import sys
@@ -36,6 +36,12 @@ def slowest(reports, count=10):
     return [f"{float(t.get('time', 0)):6.1f} s  {t.get('classname')}::{t.get('name')}" for t in chosen]
 
 
+def skipped(reports):
+    """A line for each reason for which tests were skipped: how many, why."""
+    found = (reason.get("message") for suite in suites(reports) for reason in suite.iter("skipped"))
+    return [f"{count:6,d} skipped: {reason}" for reason, count in Counter(found).most_common()]
+
+
 def summary(counts, seconds, failed_stage=None):
     """The two closing lines."""
     failed = counts["failed"] or (1 if failed_stage else 0)
@@ -47,7 +53,7 @@ def summary(counts, seconds, failed_stage=None):
 
 def main():
     reports, seconds, *failed_stage = sys.argv[1:]
-    print(*slowest(reports), sep="\n")
+    print(*slowest(reports), *skipped(reports), sep="\n")
     print(summary(totals(reports), float(seconds), *failed_stage))
 
 

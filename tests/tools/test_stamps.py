@@ -8,6 +8,7 @@ import pytest
 import stamps
 from layers import LAYER
 
+A_TEST = "tests/check/test_check_zero.py"
 KEPT = (looked_at.imports, looked_at.looks_at, looked_at.modules, looked_at.within, looked_at.ledger)
 
 
@@ -169,11 +170,14 @@ def two_pages(monkeypatch):
         "notebooks/one/page": [stamps.ROOT / "README.md"],
         stamps.SAMPLE[0].removesuffix(".html"): [stamps.ROOT / "LICENSE"],
     }
+    monkeypatch.setattr(stamps, "BY_FILE", {"tests": (A_TEST,), "notebooks": (), "pages": ()})
     monkeypatch.setattr(stamps, "pages", lambda: list(built))
     monkeypatch.setattr(stamps, "loaded", lambda page, root=stamps.ROOT: built.get(page, []))
-    stamps.digest.cache_clear()
+    for cached in (stamps.digest, stamps.of_its_own):
+        cached.cache_clear()
     yield built
-    stamps.digest.cache_clear()
+    for cached in (stamps.digest, stamps.of_its_own):
+        cached.cache_clear()
 
 
 def test_what_is_written_holds_until_something_changes(tmp_path, two_pages):
@@ -181,7 +185,7 @@ def test_what_is_written_holds_until_something_changes(tmp_path, two_pages):
     file.write_text('{"notebooks/gone.ipynb": "0", "page notebooks/gone": "0"}', encoding="utf-8")
     stamps.write("tests", file)
     assert stamps.unchanged("launch", file=file) and not stamps.unchanged("hub", file=file)
-    assert stamps.unchanged("tests/check/test_check_zero.py", file=file)
+    assert stamps.unchanged(A_TEST, file=file)
     stamps.write("pages", file)
     assert all(stamps.unchanged(group, file=file) for group in stamps.INPUTS if group != "page")
     page, sample = two_pages

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from totals import slowest, summary, totals
+from totals import skipped, slowest, summary, totals
 
 REPORT = '<testsuites><testsuite tests="{}" failures="{}" errors="{}" skipped="{}"/></testsuites>'
 
@@ -33,6 +33,13 @@ def test_the_slowest_tests_are_named_over_all_stages(tmp_path):
         test = f'<testcase classname="{stage}" name="test_it" time="{seconds}"/>'
         (tmp_path / f"{stage}.xml").write_text(f"<testsuites><testsuite>{test}</testsuite></testsuites>")
     assert slowest(tmp_path, 2) == ["  12.2 s  b::test_it", "   3.0 s  a::test_it"]
+
+
+def test_the_reasons_of_what_is_skipped_are_counted_over_all_stages(tmp_path):
+    for stage, reasons in (("a", ["no GPU", "no Slurm"]), ("b", ["no Slurm"])):
+        tests = "".join(f'<testcase><skipped message="{reason}"/></testcase>' for reason in reasons)
+        (tmp_path / f"{stage}.xml").write_text(f"<testsuites><testsuite>{tests}</testsuite></testsuites>")
+    assert skipped(tmp_path) == ["     2 skipped: no Slurm", "     1 skipped: no GPU"]
 
 
 def test_every_test_file_has_a_name_of_its_own():
