@@ -21,7 +21,7 @@ IMPORT = re.compile(
     r"""(?m)^[ \t>"]*(?:from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(\([^)]*\)|[\w, ]+)|import[ ]+([\w., ]+))"""
 )
 HIDDEN = re.compile(
-    r"(^|/)(\.\w|\.\.|_build/|__pycache__/|node_modules/)|^tests/stamps\.json$"
+    r"(^|/)(\.\w|\.\.|_build/|__pycache__/|node_modules/)|^tests/stamps\.json$|^book/_static/vendor/"
 )  # made from others
 LAZY = {  # they import what is asked for: a notebook says check.zero and show("zero"), a test any word
     "allranks/check": r"\bcheck\.(\w+)",
