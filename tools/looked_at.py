@@ -1,9 +1,9 @@
 """What does a file of this repository look at? What its Python imports and names, and what that looks at.
 
 Read from the text, without running it: `import` and `from`, at the top, in a function, in a cell or in a
-program in a string; and paths, from the root of the repository or from beside the file, in one piece
-("papers/*.yaml") or in several (HERE / "papers" / f"{key}.yaml"). What is put in at run time counts as
-anything, and a folder as all that is in it. Two packages import by name, and the ledger reads all its files.
+program in a string; and paths, from any folder that the file is in, in one piece ("papers/*.yaml") or in
+several (HERE / "papers" / f"{key}.yaml"). What is put in at run time counts as anything, and a folder as all
+that is in it. Two packages import by name, and the ledger reads all its files: LAZY, BY_NAME and LEDGER.
 """
 
 import ast
@@ -82,9 +82,9 @@ def imported(text, path, root):
         name = program[program.lastindex]
         names |= {name, f"{name}.__main__"}
     found = {file for name in names for file in modules(name, path.parent, root)}
-    return (
-        found if path.is_relative_to(root / "allranks") else found | lazily_imported(found, text, path, root)
-    )
+    if path.is_relative_to(root / "allranks"):
+        return found
+    return found | lazily_imported(found, text, path, root)
 
 
 def lazily_imported(found, text, path, root):
@@ -171,8 +171,9 @@ def looks_at(path, root=ROOT):
         begun = set(re.findall(r"""["']([a-z0-9.]+)-""", text))
         all_files = path.is_relative_to(root / "tests")
         found |= {file for file, ids in ledger(root).items() if ids & begun or all_files}
-    by_name = path.relative_to(root).as_posix() in BY_NAME if path.is_relative_to(root) else False
-    return found if by_name or path.suffix == ".yaml" else found | named(text, path, root)
+    if path.suffix == ".yaml" or path in {root / name for name in BY_NAME}:
+        return found
+    return found | named(text, path, root)
 
 
 def all_of(found, look=looks_at, root=ROOT):

@@ -195,12 +195,9 @@ def hash_of_cells(path):
 def inputs(group, root=ROOT):
     """The files of a group, a test file or a notebook; of what always counts, what it imports does not."""
     always = files(OF_NOTEBOOKS if group.endswith(".ipynb") else ALWAYS, root)
-    own = (
-        all_of(files(INPUTS[group], root), imports, root)
-        if group in INPUTS
-        else all_of([root / group], root=root)
-    )
-    return sorted({*own, *always})
+    if group in INPUTS:
+        return sorted({*all_of(files(INPUTS[group], root), imports, root), *always})
+    return sorted({*all_of([root / group], root=root), *always})
 
 
 @functools.cache

@@ -44,6 +44,7 @@ def test_what_a_program_opens_is_found_in_its_text(name, tmp_path):
     assert "allranks/__init__.py" in seen, "it was watched"
     others = {one for one in seen if one.startswith(looked_at.LEDGER)} if name == "claims" else set()
     assert seen - others <= found
+    assert bool(others) == (name == "claims")
     assert not others or "allranks/claims/papers/rajbhandari2020.yaml" in found, "the entry's own file"
 
 
