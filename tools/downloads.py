@@ -15,13 +15,18 @@ START, END = "<!-- downloads -->", "<!-- /downloads -->"
 PLACE = re.compile(rf"{START}(?:.*?{END})?", re.DOTALL)
 
 
-def offer(site: Path, pages: int) -> None:
-    """Write the links into the first page, in the place of those of an earlier time."""
-    megabytes = {name: f"{(site / name).stat().st_size / 1e6:.1f} MB" for name in (PDF, ARCHIVE)}
+def offer(site: Path, pages: int | None) -> None:
+    """Write the links into the first page, in the place of those of an earlier time.
+
+    `pages` is the number of pages of the PDF, or None if it was not made.
+    """
+    megabytes = {name: (site / name).stat().st_size / 1e6 for name in (PDF, ARCHIVE) if name != PDF or pages}
+    pdf = (
+        f'<a href="../{PDF}">the book as a PDF</a>, {pages} pages, {megabytes[PDF]:.1f} MB; ' if pages else ""
+    )
     links = (
-        f'<p class="ar-downloads">Without a network: '
-        f'<a href="../{PDF}">the book as a PDF</a>, {pages} pages, {megabytes[PDF]}; '
-        f'<a href="../{ARCHIVE}">these pages as a zip archive</a>, {megabytes[ARCHIVE]}, '
+        f'<p class="ar-downloads">Without a network: {pdf}'
+        f'<a href="../{ARCHIVE}">these pages as a zip archive</a>, {megabytes[ARCHIVE]:.1f} MB, '
         "with the notebooks, and figures that answer. "
         "Unpack it and open <code>index.html</code>.</p>"
     )

@@ -3,7 +3,7 @@
 Read from the text, without running it: `import` and `from`, at the top, in a function, in a cell or in a
 program in a string; and paths, from any folder that the file is in, in one piece ("papers/*.yaml") or in
 several (HERE / "papers" / f"{key}.yaml"). What is put in at run time counts as anything, and a folder as all
-that is in it. Two packages import by name, and the ledger reads all its files: LAZY, BY_NAME and LEDGER.
+that is in it. Two packages import by name, and the ledger reads all its files: LAZY, IMPORTS_ONLY and LEDGER.
 """
 
 import ast
@@ -27,7 +27,12 @@ LAZY = {  # they import what is asked for: a notebook says check.zero and show("
     "allranks/check": r"\bcheck\.(\w+)",
     "allranks/explorers": r"""["'](\w+)["']|\bexplorers\.(\w+)""",
 }
-BY_NAME = ("allranks/claims/expressions.py", *(f"{package}/__init__.py" for package in LAZY))
+IMPORTS_ONLY = (  # what else they name, they open for others, or do not open
+    "allranks/claims/expressions.py",
+    "tools/looked_at.py",
+    "tools/stamps.py",
+    *(f"{package}/__init__.py" for package in LAZY),
+)
 PYTHON = (".py", ".ipynb", ".yaml")  # where it is read: answers to the labs are YAML
 RUN = re.compile(r"""-m[\\"', ]+([\w.]+)|["'](allranks[\w.]*)["']""")  # a module as a program
 # Who writes an id of the ledger, "zero-table1-…", looks at the files with such ids, a test at all of them.
@@ -171,7 +176,7 @@ def looks_at(path, root=ROOT):
         begun = set(re.findall(r"""["']([a-z0-9.]+)-""", text))
         all_files = path.is_relative_to(root / "tests")
         found |= {file for file, ids in ledger(root).items() if ids & begun or all_files}
-    if path.suffix == ".yaml" or path in {root / name for name in BY_NAME}:
+    if path.suffix == ".yaml" or path in {root / name for name in IMPORTS_ONLY}:
         return found
     return found | named(text, path, root)
 

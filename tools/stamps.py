@@ -6,10 +6,10 @@ a part of `.ci/run` was green, `tools/stamps.py tests`, `notebooks` or `pages` k
 and whoever ran it commits the file; `tools/stamps.py changed` prints the notebooks to run. Tests are skipped
 while their hash is the same; `bash .ci/run all`, `pytest --every-test` and the nightly workflow run
 everything. The inputs of a notebook and of a test file are what `tools/looked_at.py` reads from them; of a
-notebook itself only code, tags and outputs, which is what running it compares. A group is a mark,
-`stamped("hub")`; its inputs are the files that INPUTS names and all that these import. The tests of a page
-look at the built page and at what a browser loads with it. The list of all pages at its side is left out:
-every page has the same, and those of SAMPLE are looked at always.
+notebook itself only code, tags and outputs, which is what running it compares. A group of tests of the pages
+is a mark, `stamped("hub")`; its inputs are the files that INPUTS names and all that these import, and of the
+built pages those of PAGES, with what a browser loads with them. The list of all pages at the side of each is
+left out; pages of SAMPLE are looked at always.
 """
 
 import functools
@@ -18,6 +18,7 @@ import json
 import re
 import sys
 
+from downloads import PLACE
 from looked_at import ROOT, all_of, files, imports
 
 STAMPS = ROOT / "tests" / "stamps.json"
@@ -27,44 +28,7 @@ ARITHMETIC = (  # the modules of the first layer (allranks/__init__.py), which r
     "framework_config muon inference failures profiles recovery ranks dispatchers roofline "
     "strategies averaging articles"
 )
-INPUTS = {  # a group of tests → the files that they look at
-    "launch": (
-        "allranks/launch/**/*.py",
-        "allranks/nccl/**/*.py",
-        "tools/kernel/**/*.py",
-        "tests/support/opened.py",
-        "tests/ranks/test_launch*.py",
-    ),
-    "rules": ("allranks/nccl/**/*.py", "allranks/launch/**/*.py", "tests/ranks/test_nccl.py"),
-    "arithmetic": (
-        *(f"allranks/{name}/**/*.py" for name in ARITHMETIC.split() if (ROOT / "allranks" / name).is_dir()),
-        *(f"allranks/{name}.py" for name in ARITHMETIC.split() if not (ROOT / "allranks" / name).is_dir()),
-        "tests/micropython/*.py",
-        "tests/micropython/run.mjs",
-        "package-lock.json",
-    ),
-    "grading": (
-        "allranks/grading/**/*.py",
-        "allranks/check/**/*.py",
-        "notebooks/labs/*.ipynb",
-        "tests/tools/test_grading.py",
-        "tests/check/test_hidden_cases.py",
-        "tests/check/answers/**/*.yaml",
-    ),
-    "ray": (
-        "allranks/launch/**/*.py",
-        "tools/kernel/**/*.py",
-        "tests/ranks/lighter/**/*.py",
-        "tests/ranks/test_launch_ray.py",
-    ),
-    "cluster": ("deploy/cluster/*", "tests/ranks/test_cluster_torchrun.py"),
-    "gpu": (
-        "tools/gpu_check.py",
-        "tools/on_gpu/**/*.py",
-        "notebooks/foundations/one_device.ipynb",  # the one that a dry run runs
-        "tests/gpu/*.py",
-    ),
-    "torchft": ("tests/peers/test_torchft.py",),
+INPUTS = {  # a group of tests of the pages → the files that they look at
     "hub": (
         "allranks/launch/**/*.py",
         "allranks/explorers/all_reduce*.py",
@@ -75,35 +39,6 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/browser/test_hub*.py",
         "tests/browser/conftest.py",
     ),
-    "lab 03": (
-        "allranks/check/lab_03/*.py",
-        "notebooks/labs/fsdp_solved.ipynb",
-        "tests/check/answers/lab_03/*.yaml",
-        "tests/check/test_check_lab_03.py",
-    ),
-    "lab 04": (
-        "allranks/check/lab_04/*.py",
-        "notebooks/labs/mixed_precision_solved.ipynb",
-        "tests/check/test_check_lab_04.py",
-        "tests/check/answers/lab_04/*.yaml",
-    ),
-    "lab 06": (
-        "allranks/check/lab_06/*.py",
-        "notebooks/labs/serving_solved.ipynb",
-        "tests/check/test_lab_06_*.py",
-    ),
-    "labs": (
-        "allranks/check/lab_01/*.py",
-        "allranks/check/lab_02/*.py",
-        "allranks/check/lab_05/*.py",
-        "allranks/check/lab_07/*.py",
-        "notebooks/labs/multi_gpu_setup_solved.ipynb",
-        "notebooks/labs/ddp_training_solved.ipynb",
-        "notebooks/labs/deepspeed_solved.ipynb",
-        "notebooks/labs/model_parallel_solved.ipynb",
-        "tests/check/answers/**/*.yaml",
-        "tests/check/test_check_lab_0[1257]*.py",
-    ),
     "explorers": (
         "allranks/explorers/**/*.py",
         "book/_ext/**/*.py",
@@ -113,28 +48,65 @@ INPUTS = {  # a group of tests → the files that they look at
         "tests/browser/conftest.py",
         "tests/browser/test_explorers_*.py",
     ),
+    "lecture": ("package-lock.json", "tests/browser/conftest.py", "tests/browser/test_lecture.py"),
+    "opening": ("package-lock.json", "tests/browser/conftest.py", "tests/browser/test_opening.py"),
+    "programs": ("package-lock.json", "tests/browser/conftest.py", "tests/browser/test_ranks_in_page.py"),
+    "pdf": (
+        "CITATION.cff",
+        "_toc.yml",
+        "package-lock.json",
+        "tools/offline.py",
+        "tools/printed/*.*",
+        "tests/browser/conftest.py",
+        "tests/browser/test_downloads.py",
+    ),
     "page": (
         "package-lock.json",
         "tests/browser/contrast.js",
         "tests/browser/test_explorers_phone.py",
         "tests/browser/test_pages.py",
         "tests/browser/test_reading_list_page.py",
+        "tests/browser/test_validity.py",
         "tests/browser/conftest.py",
     ),
+}
+PAGES = {  # a group → the built pages that its tests look at; "page" stands for one page after the other
+    "lecture": (
+        "notebooks/foundations/ranks",
+        "notebooks/pipeline_parallel/one_f_one_b",
+        "notebooks/reference/explorers",
+    ),
+    "opening": ("notebooks/foundations/ranks",),
+    "programs": ("notebooks/foundations/ranks",),
 }
 BY_FILE = {  # a part of `.ci/run` → the files with a hash of their own
     "tests": (
         "tests/arithmetic/**/test_*.py",
         "tests/check/test_*.py",
         "tests/explorers/test_*.py",
+        "tests/gpu/test_*.py",
+        "tests/micropython/test_*.py",
+        "tests/peers/test_*.py",
         "tests/ranks/**/test_*.py",
+        "tests/tools/test_grading.py",
+        "tests/tools/test_nb.py",
     ),
     "notebooks": ("notebooks/*/*.ipynb",),
     "pages": (),
 }
+BESIDE = {  # a folder of tests → the files that they look at and do not name: Node loads what it is told
+    "tests/micropython": (
+        *(f"allranks/{name}/**/*.py" for name in ARITHMETIC.split() if (ROOT / "allranks" / name).is_dir()),
+        *(f"allranks/{name}.py" for name in ARITHMETIC.split() if not (ROOT / "allranks" / name).is_dir()),
+        "allranks/explorers/**/*.py",
+        "book/_ext/**/*.py",
+        "tests/micropython/*.py",
+        "tests/micropython/run.mjs",
+        "package-lock.json",
+    ),
+}
 ALWAYS = ("constraints.txt", "tests/conftest.py")
 OF_NOTEBOOKS = ("constraints.txt", "notebooks/conftest.py", "tools/kernel/*.py")
-OF_PAGES = ("hub", "explorers", "page")  # the groups of the part `pages`; the others are of `tests`
 BUILT = "_build/html"
 LIST_OF_PAGES = re.compile(r'<nav class="bd-links.*?</nav>', re.DOTALL)
 SAMPLE = (  # pages whose tests run always; and below, notebooks
@@ -155,6 +127,13 @@ def loaded(page, root=ROOT):
     pictures = set(re.findall(r"_images/([^\"'?\s)]+)", text))
     shared = (path for path in of_every_page(root) if path.parent.name != "explorers" or runs(path, text))
     return [html, *sorted(built / "_images" / name for name in pictures), *shared]
+
+
+def printed(root=ROOT):
+    """What is printed of the built book: its pages, pictures, styles, and the script of their figures."""
+    loaded_too = ("_images/**/*", "_static/**/*.css", "_static/plotly_figures.js")
+    names = [f"{page}.html" for page in pages(root)] + [*loaded_too]
+    return files([f"{BUILT}/{name}" for name in names], root) if pages(root) else []
 
 
 def runs(script, text):
@@ -178,8 +157,8 @@ def hash_of(path):
 
 @functools.cache
 def hash_of_page(path):
-    """The hash of a built page without the list of all pages."""
-    own = LIST_OF_PAGES.sub("", path.read_text(encoding="utf-8"))
+    """The hash of a built page without the list of all pages, and what is written into it after the build."""
+    own = PLACE.sub("", LIST_OF_PAGES.sub("", path.read_text(encoding="utf-8")))
     return hashlib.sha256(own.encode()).hexdigest()
 
 
@@ -197,14 +176,22 @@ def inputs(group, root=ROOT):
     always = files(OF_NOTEBOOKS if group.endswith(".ipynb") else ALWAYS, root)
     if group in INPUTS:
         return sorted({*all_of(files(INPUTS[group], root), imports, root), *always})
-    return sorted({*all_of([root / group], root=root), *always})
+    beside = files(BESIDE.get(group.rpartition("/")[0], ()), root)
+    return sorted({*all_of([root / group, *beside], root=root), *always})
+
+
+def built_inputs(group, page, root):
+    """What a group looks at of the built book; with `page`, of this page."""
+    if group == "pdf":
+        return printed(root)
+    return [path for name in ([page] if page else PAGES.get(group, ())) for path in loaded(name, root)]
 
 
 @functools.cache
 def digest(group, page=None, root=ROOT):
     """The hash of a group's inputs, and of one built page with it, as hexadecimal digits."""
     joined = hashlib.sha256(f"{sys.platform} {sys.version_info[:2]}".encode())
-    for path in [*inputs(group, root), *(loaded(page, root) if page else [])]:
+    for path in [*inputs(group, root), *built_inputs(group, page, root)]:
         of = hash_of_page if path.suffix == ".html" and path.is_relative_to(root / BUILT) else hash_of
         of = hash_of_cells if path.suffix == ".ipynb" and path == root / group else of
         joined.update(f"{path.relative_to(root).as_posix()} {of(path)}\n".encode())
@@ -243,7 +230,7 @@ def of_its_own(part):
 
 def of_part(part):
     """The names whose hashes a part of `.ci/run` keeps, each with a page or None."""
-    groups = [group for group in INPUTS if part != "notebooks" and (group in OF_PAGES) == (part == "pages")]
+    groups = INPUTS if part == "pages" else ()
     found = [(group, page) for group in groups for page in (pages() if group == "page" else [None])]
     return found + [(path.relative_to(ROOT).as_posix(), None) for path in of_its_own(part)]
 

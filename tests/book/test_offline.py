@@ -149,6 +149,12 @@ def test_links_are_written_once_and_renewed(site):
     assert page.read_text(encoding="utf-8") == once.replace("611", "612")
 
 
+def test_a_pdf_that_was_not_made_is_not_offered(site):
+    downloads.offer(site, None)
+    said = (site / downloads.FIRST_PAGE).read_text(encoding="utf-8")
+    assert downloads.PDF not in said and "zip archive</a>, 2.0 MB" in said
+
+
 def test_a_first_page_without_a_place_for_links_is_an_error():
     with pytest.raises(ValueError, match="has 0 places <!-- downloads -->, and it should have one"):
         downloads.filled("<p>nothing</p>", "links")

@@ -19,10 +19,11 @@ SCROLL_THROUGH = """async () => {
 }"""
 # Chromium's compositor can lose the end of a raster task, on a busy machine, while a worker of the page
 # compiles (156, headless and not): the page then gets no frame any more, and no test of it can pass.
-GETS_FRAMES = """() => new Promise(done => {
+GETS_FRAMES = """patience => new Promise(done => {
   requestAnimationFrame(() => requestAnimationFrame(() => done(true)));
-  setTimeout(() => done(false), 30_000);
+  setTimeout(() => done(false), patience);
 })"""
+PATIENCE_MS = 30_000  # for a frame
 
 
 # By the second frame the observers of sizes have been told.
@@ -53,6 +54,7 @@ class Visit:
     requested: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    patience: int = PATIENCE_MS
 
     def scroll_through(self) -> None:
         """Bring every part of the page into view once; what then loads late may still be on its way."""
@@ -61,7 +63,7 @@ class Visit:
 
     def gets_frames(self) -> bool:
         """False if the browser does not draw this page any more."""
-        return self.page.evaluate(GETS_FRAMES)
+        return self.page.evaluate(GETS_FRAMES, self.patience)
 
 
 STUCK = []  # names of pages that the browser did not draw any more

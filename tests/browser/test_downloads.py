@@ -17,6 +17,7 @@ from built_book import SITE
 from downloads import ARCHIVE, FIRST_PAGE, PDF
 from printed.contents import anchor, parts
 
+pytestmark = pytest.mark.stamped("pdf")
 PAGES = [page for part in parts() for page in part.pages]
 
 
@@ -158,6 +159,7 @@ def test_the_first_page_offers_both_with_their_sizes(site, texts):
     assert f"{(site / ARCHIVE).stat().st_size / 1e6:.1f} MB" in offered
 
 
+@pytest.mark.stamped(None)
 def test_the_archive_opens_from_a_disk_and_its_figures_answer(open_page, site, tmp_path):
     with zipfile.ZipFile(site / ARCHIVE) as archive:
         archive.extractall(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 
 from allranks import explorers
 
+pytestmark = pytest.mark.stamped("explorers")
 NOTEBOOK = "explorer.ipynb"
 PATIENCE = 300  # seconds, on a busy machine
 SAYS = "text => [...document.querySelectorAll('.widget-vbox p')].at(-1)?.textContent === text"

@@ -7,6 +7,7 @@ from test_explorers_live import SEVERAL_STEPS, after, opened, settings_of, shows
 
 from allranks import explorers
 
+pytestmark = pytest.mark.stamped("explorers")
 MARKS = ".ar-wide .ar-marks > *"
 
 

@@ -8,7 +8,6 @@ from built_book import SITE, built_pages, drawn
 from allranks import explorers
 from allranks.explorers.stories import STORIES
 
-pytestmark = pytest.mark.stamped("page")
 PHONE = {"width": 390, "height": 844}
 SMALL = {"width": 390, "height": 664}  # the same phone with the browser's bars
 ALL = "notebooks/reference/explorers.html"
@@ -82,6 +81,7 @@ def explorers_on(page):
     )
 
 
+@pytest.mark.stamped("page")
 @pytest.mark.parametrize("name", PAGES)
 def test_after_a_touch_of_any_control_its_change_is_in_sight(address, open_page, name):
     visit = open_page(address + name, name, is_mobile=True, has_touch=True)
@@ -107,6 +107,7 @@ def test_after_a_touch_of_any_control_its_change_is_in_sight(address, open_page,
     page.close()
 
 
+@pytest.mark.stamped("explorers")
 @pytest.mark.parametrize("name", explorers.NAMES)
 def test_a_step_of_the_story_is_pressed_read_and_seen_on_one_screen(address, open_page, name):
     options = {"is_mobile": True, "has_touch": True}

@@ -86,6 +86,17 @@ def stream(cell):
     return "".join(out.text for out in cell.get("outputs", []) if out.output_type == "stream")
 
 
+@pytest.mark.stamped(None)
+def test_a_new_user_signs_up(carol):
+    assert carol.page.get_by_text("The signup was successful").is_visible()
+
+
+@pytest.mark.stamped(None)
+def test_a_page_leads_to_its_notebook_on_the_hub(hub, notebook):
+    assert notebook.url.startswith(f"{hub.address}/user/carol/lab/")
+    assert notebook.locator(".jp-CodeCell").count() > 1
+
+
 def test_run_all_shows_what_the_page_shows(carol, notebook):
     choose(notebook, "Edit", "Clear Outputs of All Cells")  # and their numbers, which are stored too
     notebook.locator(".jp-InputPrompt", has_text=re.compile(r"^\[\d+\]:$")).wait_for(state="detached")

@@ -13,6 +13,7 @@ from built_book import AXE, FRAMES, SITE
 from playwright.sync_api import expect
 from test_pages import FINDINGS
 
+pytestmark = pytest.mark.stamped("lecture")
 STAGE = {"width": 1280, "height": 720}
 RANKS = "notebooks/foundations/ranks.html"
 PIPELINE = "notebooks/pipeline_parallel/one_f_one_b.html"
@@ -132,6 +133,7 @@ def test_without_scripts_there_is_no_button(at_stage):
 # ---- keys, address, notes, clock ----
 
 
+@pytest.mark.stamped(None)
 def test_the_button_opens_it_and_escape_returns_to_the_button(at_stage):
     page = at_stage(RANKS).page
     page.locator(".btn-lecture-button").click()

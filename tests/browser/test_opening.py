@@ -8,6 +8,7 @@ import pytest
 from built_book import AXE, ROOT
 from pybtex.database import parse_string
 
+pytestmark = pytest.mark.stamped("opening")
 PAGE = "notebooks/foundations/ranks.html"
 HUB = "https://hub.example.edu"
 STORED = "localStorage.getItem('all-ranks-hub')"
@@ -66,6 +67,7 @@ def test_the_notebook_is_the_file_of_the_repository(chapter, site):
     assert stored.read_bytes() == (ROOT / PAGE.replace(".html", ".ipynb")).read_bytes()
 
 
+@pytest.mark.stamped(None)
 def test_a_hub_is_remembered_changed_and_forgotten(chapter):
     set_hub(chapter, "hub.example.edu/hub/home")
     chapter.reload()

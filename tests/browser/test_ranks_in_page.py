@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from built_book import AXE
 
+pytestmark = pytest.mark.stamped("programs")
 RANKS = "notebooks/foundations/ranks.html"
 RAN = """([name, source]) => new Promise((done, late) => {
   const figure = document.getElementById(`ranks-${name}`);
@@ -74,6 +75,7 @@ def test_nothing_is_loaded_before_a_program_is_touched(visit):
     assert visit.page.locator("iframe").count() == 0
 
 
+@pytest.mark.stamped(None)
 def test_a_program_runs_and_its_messages_are_shown_one_by_one(visit):
     page, figure = visit.page, visit.page.locator("#ranks-launch-2")
     printed, failure, caption = run(page, "launch-2")
@@ -106,6 +108,7 @@ def test_the_number_of_ranks_is_set_in_the_text(visit):
     page.locator("#ranks-launch [data-do=reset]").click()
 
 
+@pytest.mark.stamped(None)
 def test_a_deadlock_is_named_with_both_lines(visit):
     _, failure, _ = run(visit.page, "launch-7")
     assert failure == (
@@ -219,7 +222,7 @@ def test_a_database_and_a_cache_stay_closed(visit):
 
 
 def test_a_flood_of_prints_is_cut_and_a_huge_answer_is_refused(visit):
-    printed, failure, _ = run(visit.page, "swap", "for _ in range(3000):\n    print('x' * 999)")
+    printed, failure, _ = run(visit.page, "swap", "for _ in range(300):\n    print('x' * 999)")
     assert printed.endswith("… the rest is not shown\n") and len(printed) < 101_000 and not failure
     huge = FORGED.replace('"printed": "forged"', '"printed": "x" * 4_000_000')
     visit.page.reload()  # so that the question has the number that is forged

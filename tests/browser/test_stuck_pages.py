@@ -12,6 +12,7 @@ def test_a_page_without_frames_is_closed_named_and_opened_again(address, open_pa
     visits = [open_page(address + name, name)]
     assert drawn(visits, open_page) is visits[0] and not STUCK, "one that is drawn stays"
     before = visits[0]
+    before.patience = 2000  # ms: it is known to be stuck
     before.page.evaluate("window.requestAnimationFrame = () => 0")
     assert not before.gets_frames()
     after = drawn(visits, open_page)

@@ -61,7 +61,6 @@ def test_right_answers_pass_and_telling_ones_get_their_hint(task, monkeypatch, n
     judge(task, answers.daily, monkeypatch)
 
 
-@pytest.mark.stamped("labs")
 @pytest.mark.parametrize("task", [*TASKS, "main", *SEVERAL])
 def test_the_other_wrong_answers_are_refused(task, monkeypatch, nothing_is_left_behind):
     judge(task, answers.nightly, monkeypatch)

@@ -62,7 +62,6 @@ def test_right_answers_pass_and_telling_ones_get_their_hint(task, nothing_is_lef
     judge(task, answers.daily)
 
 
-@pytest.mark.stamped("labs")
 @pytest.mark.parametrize("task", TASKS)
 def test_the_other_wrong_answers_are_refused(task, monkeypatch, nothing_is_left_behind):
     monkeypatch.setattr(labs, "SECONDS", 10.0)

@@ -45,7 +45,6 @@ def spoil(*given, **__):
     return given[0] if given else None
 
 
-@pytest.mark.stamped("lab 03")
 def test_what_does_nothing_or_harm_is_wrong(nothing_is_left_behind):
     counts = TASKS | {"background": ("begin_save", "end_save", "load")}
     assert_wrong(check.lab_03, counts, spoil)
@@ -69,7 +68,6 @@ def test_a_right_answer_passes_and_telling_ones_get_their_hint(task, nothing_is_
     answers.judge(getattr(check.lab_03, task), study(task)[0], BESIDE.get(task, ()))
 
 
-@pytest.mark.stamped("lab 03")
 @pytest.mark.parametrize("task", TASKS)
 def test_the_other_answers_are_judged_right(task, monkeypatch, nothing_is_left_behind):
     monkeypatch.setattr(labs, "SECONDS", 10.0)

@@ -35,7 +35,6 @@ def verdict(capfd, task, *given):
     return verdict_of(capfd, getattr(check.lab_04, task), *given)
 
 
-@pytest.mark.stamped("lab 04")
 @pytest.mark.usefixtures("nothing_is_left_behind")
 def test_what_does_nothing_is_wrong():
     assert_wrong(check.lab_04, TASKS)
@@ -72,7 +71,6 @@ def test_right_answers_pass_and_telling_ones_get_their_hint():
     judge([(task, study(task)[0]) for task in TASKS])
 
 
-@pytest.mark.stamped("lab 04")
 @pytest.mark.parametrize("task", TASKS)
 def test_the_other_answers_are_judged_right(task, nothing_is_left_behind):
     judge([(task, study(task)[1])])

@@ -37,7 +37,6 @@ def test_right_answers_pass_and_telling_ones_get_their_hint():
     assert_lines([(task, one) for task in TASKS for one in answers.daily(study(task))])
 
 
-@pytest.mark.stamped("labs")
 @pytest.mark.parametrize("task", TASKS)
 def test_the_other_answers_are_judged_right(task, monkeypatch):
     monkeypatch.setattr(labs, "SECONDS", 6.0)

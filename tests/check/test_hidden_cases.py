@@ -70,7 +70,6 @@ def lines(lab, task, pair, folder):
     return verdicts([(getattr(getattr(check, lab), task), one, False) for one in pair])
 
 
-@pytest.mark.stamped("grading")
 @pytest.mark.usefixtures("nothing_is_left_behind")
 @pytest.mark.parametrize("lab, task", TASKS)
 def test_what_remembers_a_notebooks_cases_loses_the_point(lab, task, monkeypatch, tmp_path):

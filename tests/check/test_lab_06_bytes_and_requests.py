@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from students import judged_here
 
 from allranks import check
@@ -134,6 +133,5 @@ WRONG = {
 }
 
 
-@pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(monkeypatch):
     judged_here(check.lab_06.bytes_and_requests, __name__, monkeypatch)

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 import torch.nn.functional as F
 from students import judged_here
@@ -333,6 +332,5 @@ WRONG = {
 }
 
 
-@pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(monkeypatch):
     judged_here(check.lab_06.decode, __name__, monkeypatch)

@@ -5,7 +5,6 @@ import math
 from functools import cache, partial
 from types import SimpleNamespace
 
-import pytest
 import solved
 from students import judged_here
 
@@ -199,7 +198,6 @@ WRONG = {
 }
 
 
-@pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(monkeypatch):
     judged_here(check.lab_06.plan, __name__, monkeypatch)
 

@@ -5,7 +5,6 @@ from functools import partial
 from hashlib import sha256
 from itertools import takewhile
 
-import pytest
 from students import judged_here
 
 from allranks import check
@@ -308,6 +307,5 @@ WRONG = {
 }
 
 
-@pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(monkeypatch):
     judged_here(check.lab_06.prefixes, __name__, monkeypatch)

@@ -1,6 +1,5 @@
 """Lab 06, a scheduler under a budget of pages: right answers in several styles, and what students get wrong."""
 
-import pytest
 from students import judged_here
 
 from allranks import check
@@ -290,6 +289,5 @@ WRONG = {
 }
 
 
-@pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(monkeypatch):
     judged_here(check.lab_06.scheduler, __name__, monkeypatch)

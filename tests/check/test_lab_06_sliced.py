@@ -1,6 +1,5 @@
 """Lab 06, tensor-parallel decode on two ranks: right answers in several styles, and what students get wrong."""
 
-import pytest
 import solved
 import torch
 import torch.distributed as dist
@@ -280,6 +279,5 @@ WRONG = {
 }
 
 
-@pytest.mark.stamped("lab 06")
 def test_every_answer_is_told_what_it_is(nothing_is_left_behind):
     judged_on_ranks(check.lab_06.sliced, __name__)

@@ -32,7 +32,6 @@ def dry_run(tmp_path_factory):
     return results, (folder / "cpu-dry-run.md").read_text(), done.stdout
 
 
-@pytest.mark.stamped("gpu")
 def test_without_a_gpu_the_command_says_why_and_runs_dry(dry_run):
     results, page, said = dry_run
     assert said.startswith("No GPU to check: torch ")
@@ -42,14 +41,12 @@ def test_without_a_gpu_the_command_says_why_and_runs_dry(dry_run):
     assert sorted(results["parts"]) == ["kernels", "memory", "nccl", "notebooks", "speed", "training"]
 
 
-@pytest.mark.stamped("gpu")
 def test_a_notebook_runs_and_none_of_its_cells_fails(dry_run):
     (suite,) = dry_run[0]["parts"]["notebooks"]["suites"]
     assert suite["passed"] > 10  # cells
     assert (suite["failed"], suite["skipped"], suite["failures"]) == (0, 0, [])
 
 
-@pytest.mark.stamped("gpu")
 def test_every_count_of_bytes_is_what_the_formula_says(dry_run):
     compared = [row for row in dry_run[0]["parts"]["memory"]["rows"] if row["slack"] is not None]
     assert len(compared) == 9
@@ -58,7 +55,6 @@ def test_every_count_of_bytes_is_what_the_formula_says(dry_run):
         assert 0 <= row["slack"] <= row["formula"] / 100
 
 
-@pytest.mark.stamped("gpu")
 def test_every_ceiling_and_every_pair_has_its_row(dry_run):
     speed = dry_run[0]["parts"]["speed"]
     assert [name for name, *_ in speed["matmul"]] == [
@@ -74,7 +70,6 @@ def test_every_ceiling_and_every_pair_has_its_row(dry_run):
         assert f"| {pair['ours']} : {pair['torch']} |" in dry_run[1]
 
 
-@pytest.mark.stamped("gpu")
 def test_the_mfu_is_6_flops_a_weight_and_token_and_those_of_attention(dry_run):
     found = dry_run[0]["parts"]["training"]
     shape = found["shape"]
@@ -88,7 +83,6 @@ def test_the_mfu_is_6_flops_a_weight_and_token_and_those_of_attention(dry_run):
     assert f"an MFU of {100 * found['mfu']:.1f} %" in found["paragraph"]
 
 
-@pytest.mark.stamped("gpu")
 def test_every_question_about_kernels_has_an_answer_and_its_table(dry_run):
     found = dry_run[0]["parts"]["kernels"]
     questions = [
@@ -112,7 +106,6 @@ def test_every_question_about_kernels_has_an_answer_and_its_table(dry_run):
         assert title in dry_run[1]
 
 
-@pytest.mark.stamped("gpu")
 def test_the_repaired_programs_of_the_page_do_under_gloo_what_they_have_to(dry_run):
     found = dry_run[0]["parts"]["nccl"]
     assert [name for _, name, *_ in found["outcomes"]] == list(forbidden.REPAIRED)

@@ -73,7 +73,6 @@ def test_a_table_is_the_same(micropython, table):
 
 
 @pytest.mark.hypothesis
-@pytest.mark.stamped("arithmetic")
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_gives_the_same(micropython, function):
     shape = signature(FUNCTIONS[function])

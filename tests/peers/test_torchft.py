@@ -90,12 +90,7 @@ def theirs(delay, keep):
     return weights
 
 
-STAMPED = pytest.mark.stamped("torchft")
-
-
-@pytest.mark.parametrize(
-    "delay, keep", [(0, 0.0), pytest.param(1, 0.0, marks=STAMPED), pytest.param(1, 0.5, marks=STAMPED)]
-)
+@pytest.mark.parametrize("delay, keep", [(0, 0.0), (1, 0.0), (1, 0.5)])
 def test_fragments_meet_as_torchfts_do(delay, keep):
     mine = launch(ours, delay, keep, world_size=2)
     for by_us, by_them in zip(mine, launch(theirs, delay, keep, world_size=2, timeout=600)):

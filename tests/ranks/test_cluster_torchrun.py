@@ -105,7 +105,6 @@ def test_the_script_of_a_cluster_trains_on_ranks_that_launch_starts(undisturbed)
     assert first == 0 and 0 < loss < 2.2, "ten digits guessed alike cost log 10 = 2.3"
 
 
-@pytest.mark.stamped("cluster")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_killed_rank_costs_the_steps_since_the_checkpoint_and_not_the_result(tmp_path, undisturbed):
     script, folder = tmp_path / "script.py", tmp_path / "there"

@@ -9,8 +9,6 @@ import pytest
 
 from allranks import launch
 
-pytestmark = pytest.mark.stamped("launch")
-
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 BEGIN = """
     import torch, torch.distributed as dist

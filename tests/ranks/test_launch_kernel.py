@@ -8,8 +8,6 @@ import IPython
 import pytest
 from kernel import Kernel, leftovers
 
-pytestmark = pytest.mark.stamped("launch")
-
 IMPORTS = "from allranks import launch, progress\nimport torch, torch.distributed as dist, os, time"
 READY = "launch(dist.get_rank, world_size=2)"
 

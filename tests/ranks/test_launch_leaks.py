@@ -20,7 +20,7 @@ from kernel import leftovers
 from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut, packing, server, world
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left_behind"), pytest.mark.stamped("launch")]
+pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 RANKS = "[0, 1]"
 
 

@@ -17,7 +17,6 @@ from allranks import launch
 from allranks.launch import RankFailed, RanksTimedOut
 
 pytestmark = [
-    pytest.mark.stamped("ray"),
     pytest.mark.skipif(sys.platform != "linux", reason="Ray is a requirement on Linux only"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Ray's use of its own names
 ]
@@ -37,7 +36,7 @@ def add_node(nodes, tries=10, **options):
 @pytest.fixture(scope="module")
 def environment():
     """Ray's settings; what Ray sets itself (PYTHONBREAKPOINT, for one) goes with them."""
-    lighter = str(Path(__file__).with_name("lighter"))
+    lighter = str(Path(__file__).parent / "lighter")
     settings = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",

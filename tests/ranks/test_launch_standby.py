@@ -14,8 +14,6 @@ from kernel import leftovers
 from allranks import launch
 from allranks.launch import keeper, standby
 
-pytestmark = pytest.mark.stamped("launch")
-
 
 @pytest.fixture(autouse=True)
 def one_stands_by(monkeypatch, nothing_is_left_behind):

@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from allranks import launch, schedules
 from allranks.trace import trace
 
-pytestmark = pytest.mark.stamped("rules")
-
 
 def other():
     return 1 - dist.get_rank()

@@ -415,14 +415,12 @@ def marks(tmp_path_factory):
     return {Path(record["submission"]).stem: record for record in records}
 
 
-@pytest.mark.stamped("grading")
 def test_the_solved_lab_has_all_points(marks):
     assert (marks["right"]["points"], marks["right"]["out_of"]) == (11, 11)
     assert len(marks["right"]["sha256"]) == 64
     assert marks["right"]["torch"]
 
 
-@pytest.mark.stamped("grading")
 def test_misbehaving_costs_a_task_its_points_and_no_other(marks):
     tasks = marks["misbehaving"]["tasks"]
     assert [task["points"] for task in tasks] == [1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1]
@@ -433,13 +431,11 @@ def test_misbehaving_costs_a_task_its_points_and_no_other(marks):
     assert "ended the process that checks it" in reasons[5]
 
 
-@pytest.mark.stamped("grading")
 def test_what_is_no_lab_has_a_reason_and_no_points(marks):
     assert "is empty" in marks["empty"]["status"]
     assert "is not a lab" in marks["untitled"]["status"]
 
 
-@pytest.mark.stamped("grading")
 @pytest.mark.usefixtures("nothing_is_left_behind")
 def test_a_task_that_hangs_ends_at_its_deadline_and_the_next_one_begins(tmp_path):
     path = written(tmp_path, "hanging", notebook(HANGING, "check.lab_04.cross_entropy(cross_entropy)"))

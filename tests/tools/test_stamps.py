@@ -6,6 +6,7 @@ from pathlib import Path
 import looked_at
 import pytest
 import stamps
+from downloads import END, START
 from layers import LAYER
 
 A_TEST = "tests/check/test_check_zero.py"
@@ -24,6 +25,8 @@ def tree(tmp_path, monkeypatch):
         "_build/html/_images/drawn.png": "of a picture",
         "_build/html/_images/other.png": "of another page",
         "_build/html/_static/script.js": "of every page",
+        "_build/html/_static/plotly_figures.js": "",
+        "_build/html/_static/style.css": "",
     }
     written = {
         "part/a.py": "from . import (\n    c,  # noqa\n)\n",
@@ -43,6 +46,8 @@ def tree(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     inputs = {"hub": ("part/[ab].py",), "lab": ("part/book.ipynb",), "page": ("part/taught.py",)}
+    inputs |= {"lecture": ("part/b.py",), "pdf": ("part/taught.py",)}
+    monkeypatch.setattr(stamps, "PAGES", {"lecture": ("notebooks/one/page",)})
     monkeypatch.setattr(stamps, "INPUTS", inputs)
     monkeypatch.setattr(stamps, "ALWAYS", ("constraints.txt",))
     monkeypatch.setattr(stamps, "OF_NOTEBOOKS", ("constraints.txt", "notebooks/conftest.py"))
@@ -58,25 +63,28 @@ def digests(tree):
         "lab": stamps.digest("lab", root=tree),
         "notebook": stamps.digest("part/book.ipynb", root=tree),
         "page": stamps.digest("page", "notebooks/one/page", root=tree),
+        "lecture": stamps.digest("lecture", root=tree),
+        "pdf": stamps.digest("pdf", root=tree),
     }
 
 
 @pytest.mark.parametrize(
     "changed, seen_by",
     [
-        ("part/b.py", {"hub"}),
+        ("part/b.py", {"hub", "lecture"}),
         ("part/c.py", {"hub"}),
-        ("tools/helper/__init__.py", {"hub"}),
-        ("tools/helper/inner.py", {"hub"}),
+        ("tools/helper/__init__.py", {"hub", "lecture"}),
+        ("tools/helper/inner.py", {"hub", "lecture"}),
         ("run.py", {"hub"}),
         ("part/book.ipynb", {"lab"}),  # a space after it: what its cells say is as it was
-        ("part/taught.py", {"lab", "page", "notebook"}),
+        ("part/taught.py", {"lab", "page", "notebook", "pdf"}),
         ("notebooks/conftest.py", {"notebook"}),
-        ("_build/html/notebooks/one/page.html", {"page"}),
-        ("_build/html/_images/drawn.png", {"page"}),
-        ("_build/html/_images/other.png", set()),
-        ("_build/html/_static/script.js", {"page"}),
-        ("constraints.txt", {"hub", "lab", "page", "notebook"}),
+        ("_build/html/notebooks/one/page.html", {"page", "lecture", "pdf"}),
+        ("_build/html/_images/drawn.png", {"page", "lecture", "pdf"}),
+        ("_build/html/_images/other.png", {"pdf"}),
+        ("_build/html/_static/script.js", {"page", "lecture"}),
+        ("_build/html/_static/style.css", {"page", "lecture", "pdf"}),
+        ("constraints.txt", {"hub", "lab", "page", "notebook", "lecture", "pdf"}),
         ("part/beside.py", set()),
         ("README.md", set()),
     ],
@@ -102,6 +110,14 @@ def test_a_notebook_is_run_again_for_its_code_and_outputs_and_not_for_its_prose(
         (tree / "part/book.ipynb").write_text(written, encoding="utf-8")
         assert (digests(tree)["notebook"] == before) is same
         (tree / "part/book.ipynb").write_text(kept, encoding="utf-8")
+
+
+def test_what_is_written_into_the_first_page_after_the_build_does_not_change_it(tree):
+    page = tree / "_build/html/notebooks/one/page.html"
+    page.write_text(f"<p>read{START}", encoding="utf-8")
+    before = digests(tree)
+    page.write_text(f"<p>read{START}the book as a PDF, 611 pages{END}", encoding="utf-8")
+    assert digests(tree) == before
 
 
 def test_a_page_more_in_the_list_at_its_side_does_not_change_a_page(tree):
@@ -149,15 +165,22 @@ def test_every_group_has_inputs_and_no_stamp_means_changed(tmp_path):
 @pytest.mark.parametrize(
     "group, looked_at",
     [
-        ("launch", "allranks/streams.py"),  # what the package imports
-        ("cluster", "allranks/model.py"),  # what the program in a string imports
-        ("gpu", "tools/on_gpu/held.py"),
-        ("gpu", "allranks/parallel/ddp.py"),  # what the notebook of the dry run imports
+        ("tests/ranks/test_launch_kernel.py", "allranks/streams.py"),  # what the package imports
+        ("tests/ranks/test_cluster_torchrun.py", "allranks/model.py"),  # what a program in a string imports
+        ("tests/ranks/test_launch_ray.py", "tests/ranks/lighter/rfc3987_syntax.py"),
+        ("tests/gpu/test_gpu_check.py", "tools/on_gpu/held.py"),
+        (
+            "tests/gpu/test_gpu_check.py",
+            "allranks/parallel/ddp.py",
+        ),  # what the notebook of the dry run imports
+        ("tests/check/test_check_lab_03.py", "allranks/memory/states.py"),
+        ("tests/check/test_check_lab_04.py", "tests/support/solved.py"),
+        ("tests/check/test_check_lab_05.py", "allranks/deepspeed_config.py"),
+        ("tests/peers/test_torchft.py", "allranks/parallel/local.py"),
+        ("tests/micropython/test_explorers_in_both.py", "allranks/explorers/svg.py"),
+        ("tests/micropython/test_page_programs.py", "tests/micropython/run.mjs"),
         ("hub", "allranks/explorers/svg.py"),
-        ("lab 03", "allranks/memory/states.py"),
-        ("lab 04", "tests/support/solved.py"),
-        ("labs", "allranks/deepspeed_config.py"),
-        ("torchft", "allranks/parallel/local.py"),
+        ("pdf", "tools/printed/pdf.css"),
     ],
 )
 def test_what_a_group_imports_is_among_its_inputs(group, looked_at):
@@ -171,6 +194,7 @@ def two_pages(monkeypatch):
         stamps.SAMPLE[0].removesuffix(".html"): [stamps.ROOT / "LICENSE"],
     }
     monkeypatch.setattr(stamps, "BY_FILE", {"tests": (A_TEST,), "notebooks": (), "pages": ()})
+    monkeypatch.setattr(stamps, "INPUTS", {"hub": ("LICENSE",), "page": ("CITATION.cff",)})
     monkeypatch.setattr(stamps, "pages", lambda: list(built))
     monkeypatch.setattr(stamps, "loaded", lambda page, root=stamps.ROOT: built.get(page, []))
     for cached in (stamps.digest, stamps.of_its_own):
@@ -184,10 +208,9 @@ def test_what_is_written_holds_until_something_changes(tmp_path, two_pages):
     file = tmp_path / "stamps.json"
     file.write_text('{"notebooks/gone.ipynb": "0", "page notebooks/gone": "0"}', encoding="utf-8")
     stamps.write("tests", file)
-    assert stamps.unchanged("launch", file=file) and not stamps.unchanged("hub", file=file)
-    assert stamps.unchanged(A_TEST, file=file)
+    assert stamps.unchanged(A_TEST, file=file) and not stamps.unchanged("hub", file=file)
     stamps.write("pages", file)
-    assert all(stamps.unchanged(group, file=file) for group in stamps.INPUTS if group != "page")
+    assert stamps.unchanged(A_TEST, file=file) and stamps.unchanged("hub", file=file)
     page, sample = two_pages
     assert stamps.unchanged("page", page, file)
     assert not stamps.unchanged("page", sample, file), "the pages of the sample are always looked at"
