@@ -1,6 +1,7 @@
 """A right answer is right for every submission's draw: what chance can bring about costs nobody a point."""
 
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,20 @@ def groups_left(cases):
 
 def test_meshes_that_were_looked_at_leave_no_groups_whose_threads_starve_other_ranks():
     assert launch(groups_left, 5 * [([1], 1, 1)], world_size=4) == 4 * [(5, 1)]
+
+
+def ranks_with_a_mesh_when_a_group_ends(folder):
+    def slower_on_rank_3(*case):
+        options = halves(*case)
+        time.sleep(0.5 if dist.get_rank() == 3 else 0)  # as if it were still connecting
+        (folder / str(dist.get_rank())).touch()
+        return options
+
+    counted, end = [], dist.destroy_process_group
+    dist.destroy_process_group = lambda group: (counted.append(len(list(folder.iterdir()))), end(group))
+    strategies._chosen(slower_on_rank_3, [([1], 1, 1)])
+    return counted
+
+
+def test_a_mesh_that_was_looked_at_ends_when_the_slowest_rank_has_it(tmp_path):
+    assert launch(ranks_with_a_mesh_when_a_group_ends, tmp_path, world_size=4) == 4 * [[4, 4]]

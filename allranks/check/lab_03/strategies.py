@@ -131,7 +131,11 @@ def _chosen(answer, cases):
 
 
 def _end(mesh):
-    """End the groups of a mesh that nobody uses: under gloo each has a thread that wakes often."""
+    """End the groups of a mesh that nobody uses: under gloo each has a thread that wakes often.
+
+    Not before all ranks have the mesh: a slower one may still be connecting, and would find its peer gone.
+    """
+    dist.barrier()
     with contextlib.suppress(RuntimeError, ValueError):  # groups that this rank is not in, or that have ended
         for group in mesh.get_all_groups():
             if group is not dist.group.WORLD:
