@@ -85,7 +85,7 @@ BY_FILE = {  # a part of `.ci/run` → the files with a hash of their own
         "tests/check/test_*.py",
         "tests/explorers/test_*.py",
         "tests/gpu/test_*.py",
-        "tests/micropython/test_*.py",
+        "tests/micropython/test_*both*.py",
         "tests/peers/test_*.py",
         "tests/ranks/**/test_*.py",
         "tests/tools/test_grading.py",
@@ -94,16 +94,18 @@ BY_FILE = {  # a part of `.ci/run` → the files with a hash of their own
     "notebooks": ("notebooks/*/*.ipynb",),
     "pages": (),
 }
-BESIDE = {  # a folder of tests → the files that they look at and do not name: Node loads what it is told
-    "tests/micropython": (
-        *(f"allranks/{name}/**/*.py" for name in ARITHMETIC.split() if (ROOT / "allranks" / name).is_dir()),
-        *(f"allranks/{name}.py" for name in ARITHMETIC.split() if not (ROOT / "allranks" / name).is_dir()),
-        "allranks/explorers/**/*.py",
-        "book/_ext/**/*.py",
-        "tests/micropython/*.py",
-        "tests/micropython/run.mjs",
-        "package-lock.json",
-    ),
+IN_BOTH_PYTHONS = (  # Node loads what it is told: these files, and what they import
+    *(f"allranks/{name}/**/*.py" for name in ARITHMETIC.split() if (ROOT / "allranks" / name).is_dir()),
+    *(f"allranks/{name}.py" for name in ARITHMETIC.split() if not (ROOT / "allranks" / name).is_dir()),
+    "allranks/explorers/**/*.py",
+    "tests/micropython/*.py",
+    "tests/micropython/run.mjs",
+    "package-lock.json",
+)
+DECLARED = {  # a test file → the files that it looks at, where its text names many more
+    "tests/micropython/test_both_pythons.py": IN_BOTH_PYTHONS,
+    "tests/micropython/test_explorers_in_both.py": IN_BOTH_PYTHONS,
+    "tests/micropython/test_explorers_together_in_both.py": IN_BOTH_PYTHONS,
 }
 ALWAYS = ("constraints.txt", "tests/conftest.py")
 OF_NOTEBOOKS = ("constraints.txt", "notebooks/conftest.py", "tools/kernel/*.py")
@@ -174,10 +176,9 @@ def hash_of_cells(path):
 def inputs(group, root=ROOT):
     """The files of a group, a test file or a notebook; of what always counts, what it imports does not."""
     always = files(OF_NOTEBOOKS if group.endswith(".ipynb") else ALWAYS, root)
-    if group in INPUTS:
-        return sorted({*all_of(files(INPUTS[group], root), imports, root), *always})
-    beside = files(BESIDE.get(group.rpartition("/")[0], ()), root)
-    return sorted({*all_of([root / group, *beside], root=root), *always})
+    if declared := INPUTS.get(group) or DECLARED.get(group):
+        return sorted({*all_of(files(declared, root), imports, root), *always})
+    return sorted({*all_of([root / group], root=root), *always})
 
 
 def built_inputs(group, page, root):

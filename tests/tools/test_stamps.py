@@ -178,7 +178,7 @@ def test_every_group_has_inputs_and_no_stamp_means_changed(tmp_path):
         ("tests/check/test_check_lab_05.py", "allranks/deepspeed_config.py"),
         ("tests/peers/test_torchft.py", "allranks/parallel/local.py"),
         ("tests/micropython/test_explorers_in_both.py", "allranks/explorers/svg.py"),
-        ("tests/micropython/test_page_programs.py", "tests/micropython/run.mjs"),
+        ("tests/micropython/test_both_pythons.py", "tests/micropython/run.mjs"),
         ("hub", "allranks/explorers/svg.py"),
         ("pdf", "tools/printed/pdf.css"),
     ],
