@@ -108,6 +108,7 @@ DECLARED = {  # a test file → the files that it looks at, where its text names
     "tests/micropython/test_explorers_together_in_both.py": IN_BOTH_PYTHONS,
 }
 ALWAYS = ("constraints.txt", "tests/conftest.py")
+DECIDES = ("tools/stamps.py", "tools/looked_at.py")  # what runs, and not what comes of it
 OF_NOTEBOOKS = ("constraints.txt", "notebooks/conftest.py", "tools/kernel/*.py")
 BUILT = "_build/html"
 LIST_OF_PAGES = re.compile(r'<nav class="bd-links.*?</nav>', re.DOTALL)
@@ -177,8 +178,10 @@ def inputs(group, root=ROOT):
     """The files of a group, a test file or a notebook; of what always counts, what it imports does not."""
     always = files(OF_NOTEBOOKS if group.endswith(".ipynb") else ALWAYS, root)
     if declared := INPUTS.get(group) or DECLARED.get(group):
-        return sorted({*all_of(files(declared, root), imports, root), *always})
-    return sorted({*all_of([root / group], root=root), *always})
+        found = all_of(files(declared, root), imports, root)
+    else:
+        found = all_of([root / group], root=root)
+    return sorted({*found, *always} - {root / name for name in DECIDES})
 
 
 def built_inputs(group, page, root):

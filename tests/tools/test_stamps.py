@@ -153,6 +153,11 @@ def test_a_new_and_a_renamed_input_change_the_hash(tree, monkeypatch):
     assert len({before, grown, digests(tree)["hub"]}) == 3
 
 
+def test_what_decides_what_runs_is_no_input_of_it():
+    imports_it = stamps.ROOT / "tools/offline.py"
+    assert imports_it in stamps.inputs("pdf") and stamps.ROOT / "tools/stamps.py" not in stamps.inputs("pdf")
+
+
 def test_a_pattern_that_names_nothing_is_an_error(tree):
     with pytest.raises(ValueError, match=r"no file is called gone/\*: correct INPUTS"):
         looked_at.files(["gone/*"], tree)
