@@ -27,10 +27,10 @@ LAZY = {  # they import what is asked for: a notebook says check.zero and show("
     "allranks/check": r"\bcheck\.(\w+)",
     "allranks/explorers": r"""["'](\w+)["']|\bexplorers\.(\w+)""",
 }
+DECIDES = ("tools/stamps.py", "tools/looked_at.py")  # what runs, and not what comes of it
 IMPORTS_ONLY = (  # what else they name, they open for others, or do not open
     "allranks/claims/expressions.py",
-    "tools/looked_at.py",
-    "tools/stamps.py",
+    *DECIDES,
     *(f"{package}/__init__.py" for package in LAZY),
 )
 PYTHON = (".py", ".ipynb", ".yaml")  # where it is read: answers to the labs are YAML

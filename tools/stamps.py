@@ -19,7 +19,7 @@ import re
 import sys
 
 from downloads import PLACE
-from looked_at import ROOT, all_of, files, imports
+from looked_at import DECIDES, ROOT, all_of, files, imports
 
 STAMPS = ROOT / "tests" / "stamps.json"
 ARITHMETIC = (  # the modules of the first layer (allranks/__init__.py), which run in the pages too
@@ -108,7 +108,6 @@ DECLARED = {  # a test file → the files that it looks at, where its text names
     "tests/micropython/test_explorers_together_in_both.py": IN_BOTH_PYTHONS,
 }
 ALWAYS = ("constraints.txt", "tests/conftest.py")
-DECIDES = ("tools/stamps.py", "tools/looked_at.py")  # what runs, and not what comes of it
 OF_NOTEBOOKS = ("constraints.txt", "notebooks/conftest.py", "tools/kernel/*.py")
 BUILT = "_build/html"
 LIST_OF_PAGES = re.compile(r'<nav class="bd-links.*?</nav>', re.DOTALL)

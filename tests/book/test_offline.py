@@ -155,6 +155,15 @@ def test_a_pdf_that_was_not_made_is_not_offered(site):
     assert downloads.PDF not in said and "zip archive</a>, 2.0 MB" in said
 
 
+def test_what_is_published_has_its_pdf():
+    """`.ci/run` prints no PDF that has passed, but the site offers one."""
+    checks = yaml.safe_load((ROOT / ".github" / "workflows" / "checks.yml").read_text(encoding="utf-8"))
+    steps = checks["jobs"]["checks"]["steps"]
+    printing = next(n for n, step in enumerate(steps) if "tools/offline.py" in step.get("run", ""))
+    handing = next(n for n, step in enumerate(steps) if "upload-pages-artifact" in step.get("uses", ""))
+    assert printing < handing and steps[printing]["if"] == steps[handing]["if"]
+
+
 def test_a_first_page_without_a_place_for_links_is_an_error():
     with pytest.raises(ValueError, match="has 0 places <!-- downloads -->, and it should have one"):
         downloads.filled("<p>nothing</p>", "links")
