@@ -7,8 +7,8 @@ where they apply, {"steps": how many can be played, "idle": names of controls wi
 It computes nothing itself: it asks the arithmetic, and runs wherever that runs.
 """
 
-from .controls import settings
-from .svg import NARROW, WIDE
+from .frame.controls import settings
+from .frame.svg import NARROW, WIDE
 
 NAMES = (
     "waiting",
@@ -55,6 +55,6 @@ def draw(name, given=None, width=WIDE):
 
 def show(name, **given):
     """Show the explorer `name` in Jupyter, at the settings `given`; its stored output is the picture."""
-    from .jupyter import Explorer
+    from .frame.jupyter import Explorer
 
     return Explorer(name, given)

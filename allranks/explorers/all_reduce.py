@@ -20,10 +20,10 @@ from ..collectives import (
     round_cost,
 )
 from .all_reduce_grid import Grid, lanes
-from .controls import Choice, Integer, Scale, Steps, decades
-from .handles import handle, handles_over, playhead
-from .svg import WIDE, line, mark, marks_over, number, path, picture, text
-from .words import figures, many, scaled, seconds
+from .frame.controls import Choice, Integer, Scale, Steps, decades
+from .frame.handles import handle, handles_over, playhead
+from .frame.svg import WIDE, line, mark, marks_over, number, path, picture, text
+from .frame.words import figures, many, scaled, seconds
 
 TITLE = "All-reduce, round by round"
 

@@ -3,8 +3,8 @@
 A row for each rank and a column for each chunk; left of each column runs a lane for the arrows.
 """
 
-from .handles import moving
-from .svg import WIDE, mark, number, path, text
+from .frame.handles import moving
+from .frame.svg import WIDE, mark, number, path, text
 
 
 def lanes(moves):

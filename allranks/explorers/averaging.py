@@ -7,11 +7,11 @@ rank's gradient. `allranks.averaging` computes all of it.
 
 from ..averaging import POINTS, added, apart, best, descend, gradient, moved, parts, split
 from .averaging_plane import Data, Plane, figures_of
-from .controls import Choice, Integer, Scale, Steps
-from .handles import handle, handles_over, playhead
-from .lettering import legible
-from .svg import WIDE, line, mark, marks_over, picture, text
-from .words import figures
+from .frame.controls import Choice, Integer, Scale, Steps
+from .frame.handles import handle, handles_over, playhead
+from .frame.lettering import legible
+from .frame.svg import WIDE, line, mark, marks_over, picture, text
+from .frame.words import figures
 
 TITLE = "Averaging gradients"
 

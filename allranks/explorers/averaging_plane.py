@@ -5,9 +5,9 @@ An arrow is the step that a gradient alone would take. What leaves the plane end
 
 import math
 
+from .frame.svg import block, circle, line, number, path, rectangle, text
+from .frame.words import figures
 from .space_time import arrow
-from .svg import block, circle, line, number, path, rectangle, text
-from .words import figures
 
 
 class Panel:

@@ -6,10 +6,10 @@ after another. Below, what stays exposed with other bucket sizes. Buckets are th
 
 from ..collectives import bucketed_backward
 from ..memory import ddp_buckets
-from .controls import Choice, Integer, Scale, Steps, Toggle, decades, powers_of_two
-from .handles import handle, handles_over
-from .svg import WIDE, block, hatches, line, mark, marks_over, number, path, picture, rectangle, text
-from .words import figures, many, percent, scaled, seconds
+from .frame.controls import Choice, Integer, Scale, Steps, Toggle, decades, powers_of_two
+from .frame.handles import handle, handles_over
+from .frame.svg import WIDE, block, hatches, line, mark, marks_over, number, path, picture, rectangle, text
+from .frame.words import figures, many, percent, scaled, seconds
 
 TITLE = "Gradient buckets and overlap"
 

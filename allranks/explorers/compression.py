@@ -6,8 +6,8 @@ overlaps, and what compression does to the loss is not in the picture. `allranks
 """
 
 from ..compression import METHODS, cost, elements_of, fastest, fastest_link, power_sgd_elements, seconds
-from .controls import Choice, Scale, decades, powers_of_two
-from .svg import (
+from .frame.controls import Choice, Scale, decades, powers_of_two
+from .frame.svg import (
     WIDE,
     block,
     hatches,
@@ -21,8 +21,8 @@ from .svg import (
     rectangle,
     text,
 )
-from .words import counted, figures, fixed, gigabits, scaled
-from .words import seconds as time_words
+from .frame.words import counted, figures, fixed, gigabits, scaled
+from .frame.words import seconds as time_words
 
 TITLE = "Gradient compression: bytes, time and links"
 

@@ -14,10 +14,10 @@ from ..attention import (
     ring_pairs,
     spans,
 )
-from .controls import Choice, Integer, Scale, Steps, Toggle, powers_of_two
-from .handles import handle, handles_over
-from .svg import WIDE, line, mark, marks_over, number, path, picture, rectangle, text
-from .words import figures, fixed, percent, scaled
+from .frame.controls import Choice, Integer, Scale, Steps, Toggle, powers_of_two
+from .frame.handles import handle, handles_over
+from .frame.svg import WIDE, line, mark, marks_over, number, path, picture, rectangle, text
+from .frame.words import figures, fixed, percent, scaled
 
 TITLE = "Context parallelism: the attention matrix and its owners"
 

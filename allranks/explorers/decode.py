@@ -11,11 +11,11 @@ from ..hardware import accelerator as device_of
 from ..hardware import called
 from ..inference import batch_knee, decode_memory, next_token, tensor_messages
 from ..transformer import PRESETS
-from .controls import Choice, Scale, powers_of_two
 from .decode_chart import HIGH, LOOKS, chart, numbers
 from .decode_measured import measured, published
-from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
-from .words import figures, percent, scaled, seconds
+from .frame.controls import Choice, Scale, powers_of_two
+from .frame.svg import WIDE, line, mark, marks_over, picture, rectangle, text
+from .frame.words import figures, percent, scaled, seconds
 
 TITLE = "Decode: what bounds the next token"
 

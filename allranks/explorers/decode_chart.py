@@ -6,8 +6,8 @@ the square the knee; shaded numbers do not fit into memory, and rings are measur
 
 import math
 
-from .svg import WIDE, circle, line, mark, number, path, rectangle, text
-from .words import seconds
+from .frame.svg import WIDE, circle, line, mark, number, path, rectangle, text
+from .frame.words import seconds
 
 LOOKS = (  # a part, its colour, and the dashes of its line
     ("weights", "forward", None),

@@ -1,6 +1,6 @@
 """How near has somebody come to the bound of a decode step? What gpt-fast measured, from its README."""
 
-from .words import percent
+from .frame.words import percent
 
 MEASURED = (  # model, A100s, tokens a second of one sequence: as in the ledger
     ("llama2-7b", 1, 104.9),

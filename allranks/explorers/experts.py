@@ -18,10 +18,10 @@ from ..experts import (
     rank_load,
     route_ranks,
 )
-from .controls import Integer, Scale, powers_of_two
-from .handles import handle, handles_over, spread
-from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
-from .words import figures, fixed, many, percent, scaled
+from .frame.controls import Integer, Scale, powers_of_two
+from .frame.handles import handle, handles_over, spread
+from .frame.svg import WIDE, line, mark, marks_over, picture, rectangle, text
+from .frame.words import figures, fixed, many, percent, scaled
 
 TITLE = "Experts: routing, drops, load and all-to-alls"
 

@@ -6,10 +6,10 @@ that does not fit, and the words say which. `allranks.failures` computes it.
 """
 
 from .. import failures
-from .controls import Choice, Scale, powers_of_two
+from .frame.controls import Choice, Scale, powers_of_two
+from .frame.svg import WIDE, block, mark, marks_over, picture, rectangle, text
+from .frame.words import figures, lasting, many, percent
 from .goodput_chart import HIGH, chart, columns
-from .svg import WIDE, block, mark, marks_over, picture, rectangle, text
-from .words import figures, lasting, many, percent
 
 TITLE = "Goodput: what failures and checkpoints cost"
 

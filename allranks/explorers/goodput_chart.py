@@ -6,8 +6,8 @@ that is a projection, with an arrow if it is a lower bound; a line leads to the 
 
 import math
 
-from .svg import WIDE, circle, line, mark, number, path, rectangle, text
-from .words import percent
+from .frame.svg import WIDE, circle, line, mark, number, path, rectangle, text
+from .frame.words import percent
 
 LEFT, RIGHT, HIGH = 44, 22, 210
 TICKS = {

@@ -9,11 +9,11 @@ from .. import plan
 from ..hardware import ACCELERATORS, LINKS, called
 from ..transformer import PRESETS, parameters
 from ..transformer.sizes import Transformer
-from .controls import Choice, Integer, Scale, powers_of_two
+from .frame.controls import Choice, Integer, Scale, powers_of_two
+from .frame.lettering import legible
+from .frame.svg import WIDE, marks_over, picture, text
+from .frame.words import counted, percent, scaled, seconds
 from .layout_chart import changes, chart, mesh_rows, places
-from .lettering import legible
-from .svg import WIDE, marks_over, picture, text
-from .words import counted, percent, scaled, seconds
 
 TITLE = "Choosing a layout"
 

@@ -1,7 +1,7 @@
 """How is the price of a layout drawn? Two bars, the groups on two nodes, and a list of changes."""
 
-from .svg import WIDE, block, line, mark, rectangle, text
-from .words import percent, scaled, seconds
+from .frame.svg import WIDE, block, line, mark, rectangle, text
+from .frame.words import percent, scaled, seconds
 
 HELD = (  # a part of the memory, its words, its colour
     ("weights", "weights", "forward"),

@@ -20,9 +20,9 @@ from ..local_updates import (
     table_place,
     table_utilization,
 )
-from .controls import Choice, Integer, Scale, decades
-from .svg import WIDE, circle, line, mark, marks_over, number, path, picture, rectangle, text
-from .words import counted, figures, fixed, gigabits, percent, scaled
+from .frame.controls import Choice, Integer, Scale, decades
+from .frame.svg import WIDE, circle, line, mark, marks_over, number, path, picture, rectangle, text
+from .frame.words import counted, figures, fixed, gigabits, percent, scaled
 
 TITLE = "Local updates: utilisation against bandwidth"
 

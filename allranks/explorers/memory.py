@@ -13,10 +13,10 @@ from ..memory.states import Recipe, share, zero_states
 from ..memory.training import stage_layers, training_bytes
 from ..transformer import PRESETS, decoder, megatron, parameters
 from ..transformer.sizes import Transformer
-from .controls import Choice, Integer, Scale, Toggle, powers_of_two
-from .handles import handle, handles_over, spread
-from .svg import WIDE, block, line, mark, marks_over, picture, rectangle, text
-from .words import counted, percent, scaled
+from .frame.controls import Choice, Integer, Scale, Toggle, powers_of_two
+from .frame.handles import handle, handles_over, spread
+from .frame.svg import WIDE, block, line, mark, marks_over, picture, rectangle, text
+from .frame.words import counted, percent, scaled
 
 TITLE = "Training memory, by three calculators"
 

@@ -8,10 +8,10 @@ from ..hardware import LINKS
 from ..topology.experts import expert_mesh, place_experts, shared_parameters
 from ..topology.placement import Level, coordinates, groups, place
 from ..transformer import PRESETS
-from .controls import Choice, Scale, Steps, powers_of_two
-from .handles import handle, handles_over
-from .svg import WIDE, line, mark, marks_over, picture, rectangle, text
-from .words import percent, scaled, seconds
+from .frame.controls import Choice, Scale, Steps, powers_of_two
+from .frame.handles import handle, handles_over
+from .frame.svg import WIDE, line, mark, marks_over, picture, rectangle, text
+from .frame.words import percent, scaled, seconds
 
 TITLE = "A device mesh on its nodes"
 

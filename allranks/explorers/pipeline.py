@@ -6,10 +6,10 @@ split shows both. What is not filled is the bubble. Times and peaks are those of
 
 from ..schedules import SCHEDULES
 from ..simulate import simulate
-from .controls import Choice, Integer, Scale, Steps
-from .handles import handle, handles_over
-from .svg import WIDE, bars, hatches, legend, line, mark, marks_over, number, picture, rectangle, text
-from .words import figures, fixed, many, percent
+from .frame.controls import Choice, Integer, Scale, Steps
+from .frame.handles import handle, handles_over
+from .frame.svg import WIDE, bars, hatches, legend, line, mark, marks_over, number, picture, rectangle, text
+from .frame.words import figures, fixed, many, percent
 
 TITLE = "Pipeline schedules on a clock"
 

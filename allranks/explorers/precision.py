@@ -18,10 +18,9 @@ from ..precision import (
     smallest_normal,
     spacing,
 )
-from .controls import Choice, Integer, Scale
-from .handles import handle, handles_over
-from .precision_histogram import binades, gradients, hand_on, places, power, raised, share
-from .svg import (
+from .frame.controls import Choice, Integer, Scale
+from .frame.handles import handle, handles_over
+from .frame.svg import (
     WIDE,
     block,
     hatches,
@@ -35,7 +34,8 @@ from .svg import (
     rectangle,
     text,
 )
-from .words import figures
+from .frame.words import figures
+from .precision_histogram import binades, gradients, hand_on, places, power, raised, share
 
 TITLE = "Floating-point formats, and what gradients lose in them"
 

@@ -3,9 +3,9 @@
 import math
 
 from ..precision import histogram, largest, lost, smallest, smallest_normal
-from .handles import handle
-from .svg import WIDE, block, line, mark, text
-from .words import percent
+from .frame.handles import handle
+from .frame.svg import WIDE, block, line, mark, text
+from .frame.words import percent
 
 LOW, HIGH = -60, 40
 

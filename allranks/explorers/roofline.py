@@ -8,11 +8,11 @@ from ..hardware import ACCELERATORS, peak, ridge
 from ..inference.roofline import step
 from ..roofline import Operation, addition, product, reached
 from ..transformer import PRESETS
-from .controls import Choice, Scale, powers_of_two
-from .lettering import legible
+from .frame.controls import Choice, Scale, powers_of_two
+from .frame.lettering import legible
+from .frame.svg import marks_over, picture, text
+from .frame.words import figures, percent, scaled, seconds
 from .roofline_chart import DEVICES, OPERATIONS, Axes, a_byte, bars, gap, grid, places, points, roofs
-from .svg import marks_over, picture, text
-from .words import figures, percent, scaled, seconds
 
 TITLE = "The roofline of one device"
 

@@ -4,8 +4,8 @@ import math
 
 from ..hardware import ACCELERATORS, called, peak, ridge
 from ..roofline import reached
-from .svg import WIDE, block, circle, line, mark, number, path, rectangle, text
-from .words import figures, percent, scaled, seconds
+from .frame.svg import WIDE, block, circle, line, mark, number, path, rectangle, text
+from .frame.words import figures, percent, scaled, seconds
 
 OPERATIONS = (
     ("product", "a product with weights"),

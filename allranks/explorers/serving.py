@@ -21,9 +21,9 @@ from ..inference import (
     ttft,
 )
 from ..transformer import PRESETS
-from .controls import Choice, Integer, Scale, powers_of_two
-from .svg import WIDE, bars, line, mark, marks_over, number, path, picture, rectangle, text
-from .words import fixed, percent, seconds
+from .frame.controls import Choice, Integer, Scale, powers_of_two
+from .frame.svg import WIDE, bars, line, mark, marks_over, number, path, picture, rectangle, text
+from .frame.words import fixed, percent, seconds
 
 TITLE = "Serving: requests, batches and pages"
 

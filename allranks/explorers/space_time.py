@@ -3,8 +3,8 @@
 Time runs to the right, and on a phone downwards. A world is one of `allranks.ranks.world`, after its run.
 """
 
-from .svg import WIDE, escape, line, number, path, picture, text
-from .words import scaled, seconds
+from .frame.svg import WIDE, escape, line, number, path, picture, text
+from .frame.words import scaled, seconds
 
 MOST = 120  # messages that are drawn; a picture of more would be black
 TALL = 16  # pixels of a message on a phone

@@ -5,10 +5,10 @@ only for the moment. Arrows are the call that is shown, the row of blocks all ca
 """
 
 from ..strategies import calls, holds, sent_bytes, states_bytes
-from .controls import Choice, Scale, Steps, powers_of_two
-from .lettering import legible
-from .svg import WIDE, block, line, mark, marks_over, number, path, picture, rectangle, text
-from .words import fixed
+from .frame.controls import Choice, Scale, Steps, powers_of_two
+from .frame.lettering import legible
+from .frame.svg import WIDE, block, line, mark, marks_over, number, path, picture, rectangle, text
+from .frame.words import fixed
 
 TITLE = "One network, cut in six ways"
 

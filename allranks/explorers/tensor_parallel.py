@@ -7,10 +7,10 @@ stand the two operators that may talk to other ranks, as bars through all rows. 
 
 from ..topology.tensor import tensor_calls, tensor_matrices
 from ..transformer import PRESETS
-from .controls import Choice, Scale, Steps, Toggle, powers_of_two
-from .svg import WIDE, line, marks_over, picture, text
+from .frame.controls import Choice, Scale, Steps, Toggle, powers_of_two
+from .frame.svg import WIDE, line, marks_over, picture, text
+from .frame.words import fixed, percent, scaled
 from .tensor_parallel_chain import Chain
-from .words import fixed, percent, scaled
 
 TITLE = "Tensor parallelism: who holds which slice"
 

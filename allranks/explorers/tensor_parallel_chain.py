@@ -1,7 +1,7 @@
 """How is a layer drawn that ranks share? A lane for each rank, through matrices and the two operators."""
 
-from .svg import WIDE, circle, colour, legend, line, mark, number, path, rectangle, text
-from .words import fixed, scaled
+from .frame.svg import WIDE, circle, colour, legend, line, mark, number, path, rectangle, text
+from .frame.words import fixed, scaled
 
 TOP, LANE = 84, 50
 ACTS = {

@@ -5,9 +5,9 @@ rank has entered, and sending from then on. The traces are measured, once; `prof
 """
 
 from .. import profiles
-from .controls import Choice, Integer, Scale, Steps
-from .svg import WIDE, bars, legend, line, mark, marks_over, picture, rectangle, text
-from .words import figures, percent, seconds
+from .frame.controls import Choice, Integer, Scale, Steps
+from .frame.svg import WIDE, bars, legend, line, mark, marks_over, picture, rectangle, text
+from .frame.words import figures, percent, seconds
 
 TITLE = "Recorded traces of four ranks"
 

@@ -5,10 +5,10 @@ for whom once nothing moves any more. `allranks.ranks` runs the programs, as it 
 """
 
 from ..ranks.patterns import chain, circle, play, rounds, stuck
-from .controls import Choice, Integer, Steps
-from .handles import handle, handles_over, playhead
-from .lettering import legible
-from .svg import marks_over, picture, text
+from .frame.controls import Choice, Integer, Steps
+from .frame.handles import handle, handles_over, playhead
+from .frame.lettering import legible
+from .frame.svg import marks_over, picture, text
 from .waiting_rows import Now, Rows, called, calls, several
 
 TITLE = "Ranks in space and time"

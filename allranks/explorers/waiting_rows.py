@@ -4,9 +4,9 @@ The upper half of a bar is sending, the lower half receiving; pale is waiting, a
 """
 
 from ..ranks.patterns import gaps, other, rounds
+from .frame.svg import WIDE, block, line, mark, number, path, rectangle, text
+from .frame.words import figures
 from .space_time import arrow
-from .svg import WIDE, block, line, mark, number, path, rectangle, text
-from .words import figures
 
 HIGH = 18  # pixels of a bar
 

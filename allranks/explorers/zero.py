@@ -8,10 +8,10 @@ from ..articles import with_article
 from ..hardware import ACCELERATORS, called
 from ..memory.phases import zero_phases
 from ..memory.states import RECIPES
-from .controls import Choice, Integer, Scale, Steps, powers_of_two
-from .handles import handles_over, playhead
-from .svg import WIDE, block, hatches, line, mark, marks_over, picture, rectangle, text
-from .words import counted, figures, percent, scaled
+from .frame.controls import Choice, Integer, Scale, Steps, powers_of_two
+from .frame.handles import handles_over, playhead
+from .frame.svg import WIDE, block, hatches, line, mark, marks_over, picture, rectangle, text
+from .frame.words import counted, figures, percent, scaled
 from .zero_slices import STATES, cell, passing
 
 TITLE = "ZeRO: who holds which slice, phase by phase"

@@ -3,7 +3,7 @@
 `where` is (x, y, width, rank, ranks, width of the picture); what moves is in the colour of communication.
 """
 
-from .svg import block, number, path, rectangle, text
+from .frame.svg import block, number, path, rectangle, text
 
 STATES = (("weights", "forward"), ("gradients", "backward-input"), ("optimizer", "backward-weight"))
 BAR = 20

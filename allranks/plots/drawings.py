@@ -6,9 +6,9 @@ A drawing is 480 pixels wide: a phone shows it at three quarters of its size, an
 import itertools
 from zlib import crc32
 
-from allranks.explorers.svg import bars as strokes
-from allranks.explorers.svg import block, hatches, legend, line, number, path, picture, rectangle, text
-from allranks.explorers.svg import colour as shade
+from allranks.explorers.frame.svg import bars as strokes
+from allranks.explorers.frame.svg import block, hatches, legend, line, number, path, picture, rectangle, text
+from allranks.explorers.frame.svg import colour as shade
 
 WIDTH = 480
 PARTS = ("forward", "backward-input", "backward-weight", "comm")

@@ -38,7 +38,7 @@
         folders.forEach((_, i) => { try { python.FS.mkdir("/" + folders.slice(0, i + 1).join("/")); } catch {} });
         python.FS.writeFile("/" + path, piece.subarray(at, (at += size)));
       }
-      python.runPython("from allranks.explorers.page import answer");
+      python.runPython("from allranks.explorers.frame.page import answer");
     };
     const handle = async ({ id, interpreter, files, question }) => {
       try {

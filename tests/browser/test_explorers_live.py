@@ -9,7 +9,7 @@ import pytest
 from allranks_book.explorers import SCRIPTS, figure_html
 
 from allranks import explorers
-from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
+from allranks.explorers.frame.controls import Choice, Integer, Scale, Steps, Toggle, settings
 
 pytestmark = pytest.mark.stamped("explorers")
 SAME_PICTURE = """(picture) => {

@@ -15,9 +15,9 @@ from test_explorers_live import (
 )
 
 from allranks import explorers
-from allranks.explorers.controls import settings
-from allranks.explorers.frames import frame
+from allranks.explorers.frame.controls import settings
 from allranks.explorers.stories import STORIES
+from allranks.explorers.stories.frames import frame
 
 pytestmark = pytest.mark.stamped("explorers")
 ALL = "notebooks/reference/explorers.html"

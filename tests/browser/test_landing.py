@@ -12,7 +12,7 @@ from built_book import ROOT
 from allranks import averaging, explorers
 from allranks.averaging import POINTS
 from allranks.explorers.averaging import START
-from allranks.explorers.controls import Choice, Integer, Scale, settings
+from allranks.explorers.frame.controls import Choice, Integer, Scale, settings
 
 FIRST_PAGE = "book/index.html"
 TOO_LARGE = """all => all.filter(one => {

@@ -5,9 +5,9 @@ import pytest
 from allranks import collectives
 from allranks.explorers import all_reduce
 from allranks.explorers.all_reduce_grid import Grid, lanes, runs
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import WIDE
-from allranks.explorers.words import scaled, seconds
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import WIDE
+from allranks.explorers.frame.words import scaled, seconds
 
 
 def draw(width=WIDE, **given):

@@ -6,9 +6,9 @@ import pytest
 
 from allranks.averaging import POINTS, apart, descend, split
 from allranks.explorers import averaging as explorer
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import NARROW, WIDE
-from allranks.explorers.words import figures
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import NARROW, WIDE
+from allranks.explorers.frame.words import figures
 
 
 def drawn(width=WIDE, **given):

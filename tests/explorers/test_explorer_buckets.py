@@ -4,9 +4,9 @@ import pytest
 
 from allranks import collectives, memory
 from allranks.explorers import buckets
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import WIDE
-from allranks.explorers.words import seconds
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import WIDE
+from allranks.explorers.frame.words import seconds
 
 MIB = 2**20
 

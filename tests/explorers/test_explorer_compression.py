@@ -5,9 +5,10 @@ import re
 import pytest
 
 from allranks import compression
-from allranks.explorers import WIDE, controls
+from allranks.explorers import WIDE
 from allranks.explorers import compression as explorer
-from allranks.explorers.words import scaled, seconds
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import scaled, seconds
 
 SETTINGS = [
     {},

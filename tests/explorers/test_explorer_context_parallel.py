@@ -5,9 +5,10 @@ import itertools
 import pytest
 
 from allranks import attention
-from allranks.explorers import WIDE, controls
+from allranks.explorers import WIDE
 from allranks.explorers import context_parallel as explorer
-from allranks.explorers.words import percent, scaled
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import percent, scaled
 
 SETTINGS = list(itertools.product(("contiguous", "zigzag"), (False, True), (1, 2, 4, 8)))
 ALL = pytest.mark.parametrize("split, causal, p", SETTINGS)

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from allranks import hardware, inference
-from allranks.explorers import NARROW, WIDE, controls
+from allranks.explorers import NARROW, WIDE
 from allranks.explorers import decode as explorer
-from allranks.explorers.words import figures, percent, scaled, seconds
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import figures, percent, scaled, seconds
 from allranks.transformer import PRESETS
 
 SETTINGS = [

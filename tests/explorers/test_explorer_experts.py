@@ -6,9 +6,10 @@ import re
 import pytest
 
 from allranks import experts
-from allranks.explorers import WIDE, controls
+from allranks.explorers import WIDE
 from allranks.explorers import experts as explorer
-from allranks.explorers.words import fixed, percent, scaled
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import fixed, percent, scaled
 
 SETTINGS = [
     {},

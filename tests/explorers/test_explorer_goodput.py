@@ -5,9 +5,10 @@ import re
 import pytest
 
 from allranks import claims, failures
-from allranks.explorers import NARROW, WIDE, controls
+from allranks.explorers import NARROW, WIDE
 from allranks.explorers import goodput as explorer
-from allranks.explorers.words import lasting, percent
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import lasting, percent
 
 SETTINGS = [
     {},

@@ -7,8 +7,8 @@ from allranks_book.setting import values
 from test_explorer_marks import draw, states
 
 from allranks import explorers
-from allranks.explorers.handles import spread
-from allranks.explorers.svg import NARROW, WIDE
+from allranks.explorers.frame.handles import spread
+from allranks.explorers.frame.svg import NARROW, WIDE
 
 HELD = [name for name in explorers.NAMES if explorers.draw(name).get("handles")]
 FOLLOWS = {  # explorers whose picture does not change its scale where the grip is dragged

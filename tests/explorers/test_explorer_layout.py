@@ -7,9 +7,9 @@ import pytest
 
 from allranks import hardware, memory, plan, transformer
 from allranks.explorers import layout as explorer
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import NARROW, WIDE
-from allranks.explorers.words import scaled, seconds
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import NARROW, WIDE
+from allranks.explorers.frame.words import scaled, seconds
 from allranks.topology import groups
 
 SELENE = {

@@ -3,9 +3,10 @@
 import pytest
 
 from allranks import local_updates
-from allranks.explorers import WIDE, controls
+from allranks.explorers import WIDE
 from allranks.explorers import local_updates as explorer
-from allranks.explorers.words import figures, fixed, percent
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import figures, fixed, percent
 
 SETTINGS = [
     {},

@@ -8,8 +8,8 @@ import pytest
 from allranks_book.setting import values
 
 from allranks import explorers
-from allranks.explorers import controls
-from allranks.explorers.svg import NARROW, WIDE
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.svg import NARROW, WIDE
 
 
 @functools.cache

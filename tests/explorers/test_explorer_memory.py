@@ -6,9 +6,9 @@ import pytest
 from test_explorer_zero import drawn_inside
 
 from allranks import memory
-from allranks.explorers import controls
 from allranks.explorers import memory as explorer
-from allranks.explorers.words import scaled
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import scaled
 from allranks.transformer import PRESETS, parameters
 
 

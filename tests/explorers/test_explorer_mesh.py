@@ -7,9 +7,9 @@ import pytest
 
 from allranks import topology, transformer
 from allranks.explorers import mesh
-from allranks.explorers.controls import Steps, settings
-from allranks.explorers.svg import NARROW, WIDE
-from allranks.explorers.words import scaled, seconds
+from allranks.explorers.frame.controls import Steps, settings
+from allranks.explorers.frame.svg import NARROW, WIDE
+from allranks.explorers.frame.words import scaled, seconds
 from allranks.hardware import link
 
 NAMES = [control.name for control in mesh.CONTROLS]

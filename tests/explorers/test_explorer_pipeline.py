@@ -3,7 +3,7 @@
 import pytest
 
 from allranks import explorers
-from allranks.explorers.words import percent
+from allranks.explorers.frame.words import percent
 
 
 @pytest.mark.parametrize("beside", ["", "one_f_one_b", "zero_bubble"])

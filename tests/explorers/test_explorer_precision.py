@@ -5,9 +5,10 @@ import re
 import pytest
 
 from allranks import precision
-from allranks.explorers import WIDE, controls
+from allranks.explorers import WIDE
 from allranks.explorers import precision as explorer
-from allranks.explorers.words import percent
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import percent
 
 FORMATS = [form.name for form in precision.FORMATS]
 

@@ -4,9 +4,9 @@ import pytest
 
 from allranks import hardware, inference, transformer
 from allranks.explorers import roofline as explorer
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import NARROW, WIDE
-from allranks.explorers.words import figures, seconds
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import NARROW, WIDE
+from allranks.explorers.frame.words import figures, seconds
 from allranks.roofline import addition, product, reached
 
 GPT3 = transformer.PRESETS["gpt3-175b"]

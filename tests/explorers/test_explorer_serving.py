@@ -5,9 +5,10 @@ import re
 import pytest
 
 from allranks import inference
-from allranks.explorers import NARROW, WIDE, controls
+from allranks.explorers import NARROW, WIDE
 from allranks.explorers import serving as explorer
-from allranks.explorers.words import seconds
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import seconds
 
 SETTINGS = [
     {},

@@ -4,8 +4,8 @@ import pytest
 
 from allranks import attention, collectives, explorers, memory
 from allranks.experts import dispatch, empty_slots, expert_capacity, lost_tokens, route_ranks
-from allranks.explorers import controls, frames
-from allranks.explorers.stories import STORIES
+from allranks.explorers.frame import controls
+from allranks.explorers.stories import STORIES, frames
 from allranks.hardware import ACCELERATORS
 from allranks.memory.phases import zero_phases
 from allranks.memory.training import training_bytes

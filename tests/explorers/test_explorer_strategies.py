@@ -4,8 +4,8 @@ import pytest
 
 from allranks import strategies
 from allranks.explorers import strategies as explorer
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import NARROW, WIDE
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import NARROW, WIDE
 
 
 def drawn(width=WIDE, **given):

@@ -7,9 +7,9 @@ import pytest
 
 from allranks import topology, transformer
 from allranks.explorers import tensor_parallel
-from allranks.explorers.controls import Integer, Steps, Toggle, settings
-from allranks.explorers.svg import NARROW, WIDE
-from allranks.explorers.words import scaled
+from allranks.explorers.frame.controls import Integer, Steps, Toggle, settings
+from allranks.explorers.frame.svg import NARROW, WIDE
+from allranks.explorers.frame.words import scaled
 
 NAMES = [control.name for control in tensor_parallel.CONTROLS]
 

@@ -4,7 +4,7 @@ import pytest
 
 from allranks import explorers, profiles
 from allranks.explorers import traces
-from allranks.explorers.words import percent, seconds
+from allranks.explorers.frame.words import percent, seconds
 
 
 def said(**given):

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from allranks.explorers import waiting as explorer
-from allranks.explorers.controls import settings
-from allranks.explorers.svg import NARROW, WIDE
+from allranks.explorers.frame.controls import settings
+from allranks.explorers.frame.svg import NARROW, WIDE
 from allranks.explorers.waiting_rows import Now
 from allranks.ranks.patterns import PATTERNS, chain, circle, play, rounds, stuck
 

@@ -5,8 +5,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from allranks import hardware, memory
-from allranks.explorers import controls, zero
-from allranks.explorers.words import scaled
+from allranks.explorers import zero
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.words import scaled
 from allranks.memory.phases import zero_phases
 
 BILLION = 10**9

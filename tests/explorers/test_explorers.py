@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from allranks import explorers
-from allranks.explorers import controls, svg, words
+from allranks.explorers.frame import controls, svg, words
 
 
 @pytest.mark.parametrize(

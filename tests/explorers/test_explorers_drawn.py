@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from allranks import explorers
-from allranks.explorers import controls
-from allranks.explorers.svg import NARROW, WIDE
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.svg import NARROW, WIDE
 
 TAG = "{http://www.w3.org/2000/svg}"
 HEAVIEST = 150_000  # bytes of an SVG

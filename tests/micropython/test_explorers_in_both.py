@@ -12,8 +12,8 @@ from allranks_book.shipped import python_files
 from conftest import MicroPython
 
 from allranks import explorers
-from allranks.explorers import controls
-from allranks.explorers.page import answer
+from allranks.explorers.frame import controls
+from allranks.explorers.frame.page import answer
 
 RANDOM_SETTINGS = 25
 
@@ -28,7 +28,7 @@ def explorer(request, tmp_path_factory):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(code)
     running = MicroPython(package=folder, files=files)
-    started = running.ask(statements="canonical.load('explorers.page')")
+    started = running.ask(statements="canonical.load('explorers.frame.page')")
     assert "error" not in started, started
     yield request.param, running
     running.close()
@@ -55,7 +55,7 @@ def test_both_pythons_show_the_same(explorer):
         given = {control.name: drawn_at(control, rng) for control in explorers.explorer(name).CONTROLS}
         question = json.dumps({"explorer": name, "settings": given if turn else {}, "narrow": turn % 2 == 1})
         here = json.loads(answer(question))
-        there = micropython.ask(expression=f"explorers.page.answer({question!r})")
+        there = micropython.ask(expression=f"explorers.frame.page.answer({question!r})")
         assert "value" in there, (given, there)
         assert json.loads(there["value"]) == here, given
         shown += "svg" in here
@@ -69,6 +69,8 @@ def test_a_setting_that_is_not_allowed_is_refused_in_the_same_words(explorer):
     here = json.loads(answer(question))["refusal"]
     assert here.startswith(control.name)
     assert (
-        json.loads(micropython.ask(expression=f"explorers.page.answer({question!r})")["value"])["refusal"]
+        json.loads(micropython.ask(expression=f"explorers.frame.page.answer({question!r})")["value"])[
+            "refusal"
+        ]
         == here
     )

@@ -9,7 +9,7 @@ from allranks_book.shipped import python_files
 from conftest import MicroPython
 
 from allranks import explorers
-from allranks.explorers.page import answer
+from allranks.explorers.frame.page import answer
 
 FILES = {name: compiled(python_files(name)) for name in explorers.NAMES}
 HEAP = 32  # MiB, as in explorers.js
@@ -31,10 +31,10 @@ def test_every_explorer_answers_whichever_came_before_it(order):
             for path, code in FILES[name].items():
                 written = running.ask(statements=writing(path, code))
                 assert "error" not in written, written
-            started = running.ask(statements="canonical.load('explorers.page')")
+            started = running.ask(statements="canonical.load('explorers.frame.page')")
             assert "error" not in started, started
             question = json.dumps({"explorer": name, "settings": {}, "narrow": False})
-            there = running.ask(expression=f"explorers.page.answer({question!r})")
+            there = running.ask(expression=f"explorers.frame.page.answer({question!r})")
             assert "value" in there, (name, there)
             assert json.loads(there["value"]) == json.loads(answer(question)), name
     finally:

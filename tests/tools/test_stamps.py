@@ -182,9 +182,9 @@ def test_every_group_has_inputs_and_no_stamp_means_changed(tmp_path):
         ("tests/check/test_check_lab_04.py", "tests/support/solved.py"),
         ("tests/check/test_check_lab_05.py", "allranks/deepspeed_config.py"),
         ("tests/peers/test_torchft.py", "allranks/parallel/local.py"),
-        ("tests/micropython/test_explorers_in_both.py", "allranks/explorers/svg.py"),
+        ("tests/micropython/test_explorers_in_both.py", "allranks/explorers/frame/svg.py"),
         ("tests/micropython/test_both_pythons.py", "tests/micropython/run.mjs"),
-        ("hub", "allranks/explorers/svg.py"),
+        ("hub", "allranks/explorers/frame/svg.py"),
         ("pdf", "tools/printed/pdf.css"),
     ],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from allranks import hardware
-from allranks.explorers.words import scaled, seconds
+from allranks.explorers.frame.words import scaled, seconds
 
 PLACE = re.compile(r"<!-- hardware: (accelerators|links|sources) -->")
 NARROW = ("fp8", "fp4")

@@ -17,9 +17,9 @@ from docutils import nodes
 from myst_nb.core.render import MimeRenderPlugin, load_mime_renders
 
 from allranks import explorers
-from allranks.explorers.controls import Choice, Integer, Scale, Steps, Toggle, settings
-from allranks.explorers.frames import frame
-from allranks.explorers.svg import NARROW
+from allranks.explorers.frame.controls import Choice, Integer, Scale, Steps, Toggle, settings
+from allranks.explorers.frame.svg import NARROW
+from allranks.explorers.stories.frames import frame
 from allranks_book.compiled import bundle, compiled, packed
 from allranks_book.shipped import ROOT, python_files
 from allranks_book.wasm_memory import capped

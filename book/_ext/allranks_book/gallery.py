@@ -12,7 +12,7 @@ from pathlib import Path
 from docutils import nodes
 
 from allranks import explorers
-from allranks.explorers.frames import frame
+from allranks.explorers.stories.frames import frame
 from allranks_book.explorers import SCRIPTS, figure_html
 
 PAGE = "notebooks/reference/explorers"

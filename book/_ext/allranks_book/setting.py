@@ -16,7 +16,7 @@ from sphinx import addnodes
 from sphinx.util import logging
 
 from allranks import explorers
-from allranks.explorers.controls import Choice, Scale, Toggle
+from allranks.explorers.frame.controls import Choice, Scale, Toggle
 
 logger = logging.getLogger(__name__)
 FIGURE = re.compile(

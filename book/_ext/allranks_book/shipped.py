@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "allranks"
-FRAME = ("__init__", "page", "controls", "svg")
+FRAME = ("__init__", "frame/page", "frame/controls", "frame/svg")
 
 
 def python_files(name: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from torch import random, tape
 
 import allranks
 from allranks.explorers import space_time
-from allranks.explorers.svg import NARROW, WIDE
+from allranks.explorers.frame.svg import NARROW, WIDE
 from allranks.ranks.replay import Replay
 
 last = None  # the replay of the program that was run last

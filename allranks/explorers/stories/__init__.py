@@ -6,9 +6,9 @@ beside it says all of them. tests/explorers/test_explorer_stories.py shows that 
 
 from collections import namedtuple
 
-from .stories_of_costs import OF_COSTS
-from .stories_of_layouts import OF_LAYOUTS
-from .stories_of_ranks import OF_RANKS
+from .costs import OF_COSTS
+from .layouts import OF_LAYOUTS
+from .ranks import OF_RANKS
 
 Step = namedtuple("Step", "title settings words")
 """One state: the words of its button, the settings, and what is to be seen."""

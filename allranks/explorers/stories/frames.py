@@ -6,7 +6,7 @@ sentence against the arithmetic. Only what shows an explorer reads this; the Pyt
 
 from collections import namedtuple
 
-from .stories import STORIES
+from . import STORIES
 
 Frame = namedtuple("Frame", "question primary story")
 """The question that the picture answers, the names of at most three controls in sight, the steps."""

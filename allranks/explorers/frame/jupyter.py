@@ -6,7 +6,7 @@ kept in the metadata of the picture, from where the page makes it live again wit
 
 import ipywidgets as widgets
 
-from . import draw, explorer
+from .. import draw, explorer
 from .controls import Choice, Integer, Scale, Toggle, settings
 
 LABEL = {"description_width": "11em"}

@@ -2,7 +2,7 @@
 
 import json
 
-from . import NARROW, WIDE, draw
+from .. import NARROW, WIDE, draw
 
 
 def answer(question):
