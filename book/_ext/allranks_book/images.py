@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-PICTURE = re.compile(r'<img (?=[^>]*\bsrc="(?:\.\./)*(_images/[^"]+\.png)")(?![^>]*\bloading=)')
+PICTURE = re.compile(r'<img (?=[^>]*\bsrc="(?:\.\./)*_images/([^"]+\.png)")(?![^>]*\bloading=)')
 
 
 def size(picture: Path) -> tuple[int, int]:
@@ -28,25 +28,25 @@ def shrink(picture: Path) -> None:
     colours.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(picture, optimize=True)
 
 
-def announce_pictures(app, exception) -> None:
-    """Shrink each picture; write size and `loading="lazy"` into the tags that this build wrote."""
-    if exception or app.builder.format != "html":
-        return
-    outdir = Path(app.outdir)
-    for picture in outdir.glob("_images/*.png"):
-        shrink(picture)
+def shrink_pictures(app, exception) -> None:
+    """Shrink each picture that the build has copied."""
+    if not exception and app.builder.format == "html":
+        for picture in Path(app.outdir).glob("_images/*.png"):
+            shrink(picture)
+
+
+def announce_pictures(app, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Write size and `loading="lazy"` into the tag of each picture of a page."""
+    stored = {file: Path(app.srcdir, source) for source, file in app.builder.images.items()}
 
     def announced(found):
-        width, height = size(outdir / found[1])
+        width, height = size(stored[found[1]])
         return f'<img width="{width}" height="{height}" loading="lazy" decoding="async" '
 
-    for page in outdir.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        new = PICTURE.sub(announced, text)
-        if new != text:
-            page.write_text(new, encoding="utf-8")
+    context["body"] = PICTURE.sub(announced, context.get("body", ""))
 
 
 def setup(app) -> None:
-    """Announce the pictures when Sphinx has written the pages."""
-    app.connect("build-finished", announce_pictures)
+    """Announce the pictures as a page is written, and shrink them when they are copied."""
+    app.connect("html-page-context", announce_pictures)
+    app.connect("build-finished", shrink_pictures)

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from allranks_book.repository import Repository, repository
 
-HERE = Path(__file__).parent
-
 
 def link(url: str, text: str, note: str = "", extra: str = "") -> str:
     """One entry of the menu; what leaves the book opens beside it."""
@@ -71,7 +69,7 @@ def menu(home: Repository, path: str, download: str, how: str, file: Path) -> st
     parts = [running(home, path, how), taking(download, file), changing(home, path)]
     return (
         f'<details class="ar-open"{attributes}><summary class="btn">'
-        f'<i class="fas fa-play" aria-hidden="true"></i><span>Open</span></summary>'
+        f'<i class="fas fa-play"></i><span>Open</span></summary>'
         f'<div class="ar-open-menu">{"".join(parts)}</div></details>'
     )
 
@@ -89,12 +87,6 @@ def add_menu(app, pagename, templatename, context, doctree) -> None:
     app.add_js_file("opening.js", defer="defer")
 
 
-def find_template(app, config) -> None:
-    """Let the theme find `opening.html`, which `_config.yml` puts into the header, and its neighbours."""
-    config.templates_path.insert(0, str(HERE / "templates"))  # before the theme's own
-
-
 def setup(app) -> None:
     """Fill in the menu with each page."""
-    app.connect("config-inited", find_template)
     app.connect("html-page-context", add_menu)

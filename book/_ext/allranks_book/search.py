@@ -19,7 +19,6 @@ from sphinx import addnodes
 
 from allranks_book.reading import citations
 
-TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "Psi": "Ψ", "lambda": "λ", "sigma": "σ", "pi": "π"}
 SIGNS = {"cdot": "·", "times": "×", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "approx": "≈"}
 FUNCTIONS = {"log", "lg", "ln", "max", "min", "exp", "sum", "sqrt", "softmax"}
@@ -183,14 +182,8 @@ def search_page(app):
     yield "search", {}, "search.html"
 
 
-def add_templates(app, config) -> None:
-    """Let Sphinx find our template before the theme's."""
-    config.templates_path.append(str(TEMPLATES))
-
-
 def setup(app) -> None:
     """Put our page and index in the place of Sphinx's."""
-    app.connect("config-inited", add_templates)
     app.connect("builder-inited", use_own_search)
     app.connect("html-collect-pages", search_page)
     app.connect("build-finished", write_index)

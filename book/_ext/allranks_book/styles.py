@@ -25,13 +25,7 @@ PURGECSS = Path(__file__).parents[3] / "node_modules" / "purgecss"
 SCRIPT = Path(__file__).parent.parent / "styles.cjs"
 BOOK = "styles/book.css"
 LINK = re.compile(r'(?<=styles/book\.css)(?:\?v=\w+)?(?=")')
-LINK_OF_THE_LAYOUT = re.compile(
-    r'\s*<link href="[^"]*styles/(?:theme|pydata-sphinx-theme)\.css[^"]*" rel="stylesheet" />'
-)
-OF_THE_LAYOUT = [
-    "styles/theme.css",
-    "styles/pydata-sphinx-theme.css",
-]  # linked by the theme's own template, first
+OF_THE_LAYOUT = ["styles/theme.css", "styles/pydata-sphinx-theme.css"]  # our layout links them only as part
 HOLD_NO_CLASSES = {"searchindex.js", "plotly-basic.min.js"}
 
 
@@ -82,7 +76,7 @@ def join_sheets(app, exception) -> None:
     version = f"?v={zlib.crc32((outdir / '_static' / BOOK).read_bytes()):08x}"
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        if (joined := LINK_OF_THE_LAYOUT.sub("", LINK.sub(version, text))) != text:
+        if (joined := LINK.sub(version, text)) != text:
             page.write_text(joined, encoding="utf-8")
 
 
