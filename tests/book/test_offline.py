@@ -11,8 +11,8 @@ import pytest
 import yaml
 from printed import press
 from printed.articles import article
-from printed.contents import ROOT, parts
-from printed.document import about, require_places
+from printed.contents import ROOT, Part, parts
+from printed.document import about, front, part_html, require_places, table_of_contents
 
 PAGES = {"a/one", "b/two"}
 PAGE = """<html><body><nav>chrome</nav><article class="bd-article"><section id="start">
@@ -36,6 +36,11 @@ PAGE = """<html><body><nav>chrome</nav><article class="bd-article"><section id="
 <div class="ar-picture ar-wide"><svg viewBox="0 0 1 1"><pattern id="p"></pattern>
 <rect style="fill:url(#p)"/></svg>
 </div><div class="ar-picture ar-narrow">small</div></figure>
+<details class="ar-deeper"><summary>Show this section</summary><p>a proof</p></details>
+<figure class="ar-ranks"><details class="ar-program"><summary>Edit the program</summary>as above</details>
+<form class="ar-run-bar"><label>ranks <select><option>2</option></select></label>
+<label>α <select><option>1 µs</option><option selected>10 µs</option></select></label></form>
+<div class="ar-message-steps"><input type="range"></div></figure>
 </section></article></body></html>"""
 
 
@@ -71,8 +76,21 @@ def test_every_id_begins_with_its_page(printed):
 
 
 def test_only_what_a_reader_of_paper_can_use_is_left(printed):
-    for gone in ("chrome", "headerlink", "lecturer", "<button", "<form", "small", "<math"):
+    for gone in (
+        "chrome",
+        "headerlink",
+        "lecturer",
+        "<button",
+        "<form",
+        "small",
+        "<math",
+        "<select",
+        "<input",
+    ):
         assert gone not in printed.html
+    for gone in ("<input", "Show this section", "Edit the program", "as above"):
+        assert gone not in printed.html
+    assert "a proof" in printed.html
     assert '<details open=""><summary>Hint' in printed.html
     assert 'aria-label="\\alpha"' in printed.html
 
@@ -85,6 +103,22 @@ def test_an_explorer_says_its_settings_in_words(printed):
     shown = re.search(r'<p class="ar-shown">(.*?)</p>', printed.html, re.DOTALL)[1]
     assert re.sub(r"<[^>]*>", "|", shown).split("|")[1::4] == ["ranks ", "how ", "shown "]
     assert re.findall(r"<b>(.*?)</b>", shown) == ["4", "tree", "no"]
+
+
+def test_a_program_says_its_settings_in_words(printed):
+    assert '<p class="ar-shown"><span>α <b>10 µs</b></span></p>' in printed.html
+
+
+def test_the_pages_before_the_first_chapter_have_classes_of_their_own(printed):
+    before = front(about()) + table_of_contents([Part("One", ["a/one"])], {"a/one": printed})
+    before += part_html(Part("One", ["a/one"]), {"a/one": printed._replace(html="")})
+    own = {name for names in re.findall(r'class="([^"]*)"', before) for name in names.split()} - {
+        "bd-article"
+    }
+    assert len(own) > 5
+    for file in [*ROOT.glob("book/_static/*.*s"), *ROOT.glob("book/_ext/**/*.py")]:
+        taken = own & set(re.findall(r"\bar-[\w-]+", file.read_text(encoding="utf-8")))
+        assert not taken, f"{file.name} gives them to something else, and in the PDF both would look alike"
 
 
 def test_a_claim_is_shown_again_without_its_citation(printed):

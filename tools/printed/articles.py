@@ -20,7 +20,8 @@ from printed.contents import anchor
 
 NOT_PRINTED = (
     ".headerlink, .instructor, .ar-cite, .ar-downloads, .ar-gallery, .ar-narrow, .ar-reading-place, "
-    ".katex-mathml, button, noscript, script:not([type='application/json'])"
+    "details.ar-program, .ar-message-steps, .ar-deeper > summary, .katex-mathml, button, noscript, "
+    "script:not([type='application/json'])"
 )
 NAMES = ("id", "for", "aria-labelledby", "aria-describedby", "aria-controls")
 FILES = ("src", "data")
@@ -60,19 +61,28 @@ def article(site: Path, page: str, pages: set[str], lower: int) -> Article:
 
 
 def show_settings(soup: BeautifulSoup, found: Tag) -> None:
-    """Put an explorer's settings, which its form would show, into words above its picture.
+    """Put the settings of an explorer or a program, which a form would show, into words in its place.
 
-    It loses its label, which in a PDF would stand in place of all that the figure holds.
+    An explorer loses its label, which in a PDF would stand in place of all that the figure holds.
     """
     for figure in found.select(".ar-explorer[aria-labelledby]"):
         del figure["aria-labelledby"]
     for form in found.select(".ar-explorer > form"):
-        shown = soup.new_tag("p", attrs={"class": "ar-shown"})
-        for control in form.select(".ar-control:has(> label)"):
-            shown.append(soup.new_tag("span"))
-            shown.contents[-1].append(f"{control.label.get_text(strip=True)} ")
-            shown.contents[-1].append(soup.new_tag("b", string=setting(control)))
-        form.replace_with(shown)
+        controls = form.select(".ar-control:has(> label)")
+        form.replace_with(in_words(soup, [(each.label.get_text(strip=True), each) for each in controls]))
+    for form in found.select(".ar-run-bar"):  # how many ranks it runs on, its caption says
+        labels = form.select("label:has(option[selected])")
+        form.replace_with(in_words(soup, [(str(each.contents[0]).strip(), each) for each in labels]))
+
+
+def in_words(soup: BeautifulSoup, settings: list[tuple[str, Tag]]) -> Tag:
+    """A line of names, each with what its control says."""
+    shown = soup.new_tag("p", attrs={"class": "ar-shown"})
+    for name, control in settings:
+        shown.append(soup.new_tag("span"))
+        shown.contents[-1].append(f"{name} ")
+        shown.contents[-1].append(soup.new_tag("b", string=setting(control)))
+    return shown
 
 
 def setting(control: Tag) -> str:

@@ -145,7 +145,7 @@ def front(book: About) -> str:
     state = f"Version {book.version}" + (f", commit {book.built}" if book.built else "")
     who = html.escape(book.authors)
     return (
-        f'<section class="ar-title"><p class="ar-name">{html.escape(book.title)}</p>'
+        f'<section class="ar-front"><p class="ar-name">{html.escape(book.title)}</p>'
         f'<p class="ar-subtitle">{html.escape(book.subtitle[:1].upper() + book.subtitle[1:])}</p>{ring}'
         f'<p class="ar-authors">{who}</p><p>{html.escape(state)}</p></section>'
         '<section class="ar-back">'
@@ -172,7 +172,7 @@ def table_of_contents(contents: list[Part], articles: dict[str, Article]) -> str
             rows.append(f'<p class="ar-caption">{html.escape(part.caption)}</p>')
         rows += [
             f'<p><a href="#{anchor(page)}">{html.escape(articles[page].title)}</a>'
-            f'<span class="ar-number" data-page="{anchor(page)}"></span></p>'
+            f'<span class="ar-page-number" data-page="{anchor(page)}"></span></p>'
             for page in part.pages
         ]
     return f'<nav class="ar-contents" id="contents"><h1>Contents</h1>{"".join(rows)}</nav>'

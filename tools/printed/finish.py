@@ -24,7 +24,7 @@ def finish(book: Path, numbers: Path, headings: list[str], about, target: Path) 
         if len(numbered.pages) != first_page - 1:
             raise SystemExit(
                 f"{first_page - 1} pages come before the first chapter, and {len(numbered.pages)} when the "
-                "contents have page numbers: give .ar-number in pdf.css the width of a number."
+                "contents have page numbers: give .ar-page-number in pdf.css the width of a number."
             )
         for place in range(BEFORE_CONTENTS, len(numbered.pages)):
             pdf.pages[place].add_overlay(numbered.pages[place])

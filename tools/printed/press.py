@@ -23,7 +23,8 @@ HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
   .map(heading => heading.textContent.replace(/\\s+/g, " ").trim())"""
 NUMBERS_ONLY = """numbers => {
   document.querySelectorAll("article, .ar-part").forEach(printed => printed.remove());
-  document.querySelectorAll(".ar-number").forEach(place => place.textContent = numbers[place.dataset.page]);
+  for (const place of document.querySelectorAll(".ar-page-number"))
+    place.textContent = numbers[place.dataset.page];
   document.body.classList.add("ar-numbers-only");
 }"""
 
