@@ -139,11 +139,6 @@ def attended(sequence, context_parallel=1, documents=None):
     return max(document_pairs(sequence, context_parallel, split, documents)) * context_parallel / sequence**2
 
 
-def ring_makespan(sequence, context_parallel, split, causal):
-    """Pairs one after another if a hop begins when all ranks have done the last: Σ over hops of the most."""
-    return sum(max(hop) for hop in ring_pairs(sequence, context_parallel, split, causal))
-
-
 def ring_efficiency(sequence, context_parallel, split, causal):
     """The part of the ranks' time that is work, if computing sets the pace: all pairs / (p · makespan)."""
     hops = ring_pairs(sequence, context_parallel, split, causal)

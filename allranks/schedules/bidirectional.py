@@ -126,54 +126,6 @@ def overlapped_pairs(schedule):
     return tuple(pairs)
 
 
-def overlapped_idle(schedule, forward, input_grad, weight_grad, overlapped):
-    """For each rank its idle time until the last rank is done, if a pair takes the time `overlapped` (F&B).
-
-    A pair starts when both of its operations can, and its two results are there when it ends; `simulate`
-    plays the same pairs as two operations, one after the other. Durations are those of one micro-batch on a
-    rank's whole share of the model; transfers take no time.
-    """
-    chunks, virtual = schedule.chunks, schedule.stages * schedule.chunks
-    quantity("forward", forward), quantity("input_grad", input_grad), quantity("weight_grad", weight_grad)
-    quantity("overlapped", overlapped)
-    seconds = {
-        FORWARD: forward,
-        INPUT_GRAD: input_grad,
-        WEIGHT_GRAD: weight_grad,
-        BACKWARD: input_grad + weight_grad,
-    }
-    pairs = [set(positions) for positions in overlapped_pairs(schedule)]
-    ready, busy, clocks = {}, [0] * schedule.stages, [0] * schedule.stages
-    positions = [0] * schedule.stages
-    runnable = True
-    while runnable:
-        runnable = False
-        for rank, order in enumerate(schedule.orders):
-            while positions[rank] < len(order):
-                paired = positions[rank] in pairs[rank]
-                step = order[positions[rank] : positions[rank] + 1 + paired]
-                needed = [_needed(operation, virtual) for operation in step]
-                if any(need and need not in ready for need in needed):
-                    break
-                start = max([clocks[rank]] + [ready[need] for need in needed if need])
-                duration = (overlapped if paired else seconds[step[0].kind]) / chunks
-                clocks[rank] = start + duration
-                for kind, microbatch, stage in step:
-                    if kind != WEIGHT_GRAD:
-                        ready[kind == FORWARD, microbatch, stage] = clocks[rank]
-                busy[rank] += duration
-                positions[rank] += len(step)
-                runnable = True
-    return tuple(max(clocks) - each for each in busy)
-
-
-def _needed(operation, stages):
-    """Which result of the stage before, or after, an operation needs; None at the ends of the model."""
-    kind, microbatch, stage = operation
-    stage += -1 if kind == FORWARD else 1
-    return (kind == FORWARD, microbatch, stage) if kind != WEIGHT_GRAD and 0 <= stage < stages else None
-
-
 def dualpipe_bubble(pipeline_stages, forward, backward, weight_grad, overlapped):
     """Idle time in DualPipe: (PP/2-1)(F&B+B-3W), where `backward` is the whole B (DeepSeek-AI 2024, table 2).
 
@@ -189,9 +141,3 @@ def dualpipe_bubble(pipeline_stages, forward, backward, weight_grad, overlapped)
     if quantity("weight_grad", weight_grad) > backward:
         raise ValueError(f"weight_grad must be a part of backward = {backward}, not {weight_grad}")
     return (pipeline_stages // 2 - 1) * (overlapped + backward - 3 * weight_grad)
-
-
-def dualpipe_activations(pipeline_stages):
-    """The most activations that a rank holds: PP+1 of one stage's (DeepSeek-AI 2024, table 2)."""
-    multiple("pipeline_stages", whole("pipeline_stages", pipeline_stages, 2), "directions", 2)
-    return pipeline_stages + 1

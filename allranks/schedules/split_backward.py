@@ -126,21 +126,6 @@ def _check_durations(stages, forward, input_grad, weight_grad):
     quantity("forward", forward), quantity("input_grad", input_grad), quantity("weight_grad", weight_grad)
 
 
-def zb_h1_activations(stages, rank, kept=1.0):
-    """The most that `rank` holds in ZB-H1, in M_B: (p-r)M_B + r·M_W (Qi et al. 2024, section 2.3).
-
-    `kept` is M_W/M_B. The paper counts workers from 1.
-    """
-    whole("stages", stages), whole("rank", rank, 0, stages - 1), quantity("kept", kept)
-    return stages - rank + rank * kept
-
-
-def zb_h2_activations(stages, rank, kept=1.0):
-    """The most that `rank` holds in ZB-H2, in M_B: (2p-1-2r)M_B + 2r·M_W (Qi et al. 2024, section 2.3)."""
-    whole("stages", stages), whole("rank", rank, 0, stages - 1), quantity("kept", kept)
-    return 2 * stages - 1 - 2 * rank + 2 * rank * kept
-
-
 def kept_for_weight_grad(hidden, heads, sequence):
     """M_W/M_B of a transformer layer: 32h / (34h + 5as) (Qi et al. 2024, table 1).
 

@@ -64,9 +64,9 @@ def test_contiguous_parts_leave_the_first_ranks_idle(p):
     assert attention.ring_efficiency(sequence, p, "contiguous", False) == 1
 
 
-def test_the_makespan_is_the_slowest_rank_of_each_hop():
+def test_a_hop_lasts_as_long_as_its_slowest_rank():
     hops = attention.ring_pairs(64, 4, "contiguous", True)
-    assert attention.ring_makespan(64, 4, "contiguous", True) == sum(map(max, hops)) == 136 + 3 * 256
+    assert sum(map(max, hops)) == 136 + 3 * 256
 
 
 def test_the_ring_sends_keys_and_values_p_minus_one_times():

@@ -12,10 +12,8 @@ from allranks.schedules.search import memory_plateau, zero_bubble
 from allranks.schedules.split_backward import (
     kept_for_weight_grad,
     zb_h1,
-    zb_h1_activations,
     zb_h1_bubble,
     zb_h2,
-    zb_h2_activations,
     zb_h2_bubble,
     zb_v,
 )
@@ -94,12 +92,10 @@ def test_a_synchronization_after_the_step_brings_a_bubble_back():
 
 @given(STAGES, st.integers(0, 8), st.sampled_from([0, 0.25, 0.5, 1]))
 def test_the_activations_of_every_rank_are_the_published_ones(stages, more, kept):
-    for schedule, most, needed in (
-        (zb_h1, zb_h1_activations, stages),
-        (zb_h2, zb_h2_activations, 2 * stages - 1),
-    ):
-        timeline = simulate(schedule(stages, needed + more), kept_for_weight_grad=kept)
-        expected = [most(stages, rank, kept) for rank in range(stages)]
+    """Section 2.3, in M_B and with workers counted from 0: (p-r)M_B + r·M_W, and (2p-1-2r)M_B + 2r·M_W."""
+    for schedule, first, each in ((zb_h1, stages, 1), (zb_h2, 2 * stages - 1, 2)):
+        timeline = simulate(schedule(stages, first + more), kept_for_weight_grad=kept)
+        expected = [first - each * rank + each * rank * kept for rank in range(stages)]
         assert list(timeline.peak_activations) == pytest.approx(expected)
 
 
@@ -259,7 +255,6 @@ def test_the_papers_rate_of_interleaved_1f1b_leaves_out_most_ways_back(
         ),
         (lambda: zero_bubble(4, 8, 4, forward=0), "forward must be a number above 0, not 0"),
         (lambda: zb_h1_bubble(4, 1, -1, 1), "input_grad must be a number of at least 0, not -1"),
-        (lambda: zb_h1_activations(4, 4), "rank must be a whole number from 0 to 3, not 4"),
     ],
 )
 def test_a_bad_value_is_refused_with_what_is_allowed(call, sentence):
