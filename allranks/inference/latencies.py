@@ -64,12 +64,6 @@ def most_pages(run):
     return max(each.pages for each in run.iterations)
 
 
-def mean_pages(run):
-    """Pages held, on average over the time from the first step to the last; none between steps far apart."""
-    held = sum(each.pages * (each.end - each.start) for each in run.iterations)
-    return held / (run.iterations[-1].end - run.iterations[0].start)
-
-
 def preemptions(served):
     """How often a request lost its pages."""
     return sum(name == "preempted" for name, _ in served.phases)

@@ -27,7 +27,7 @@ from allranks.plots.exchanges import calls, entered, messages, queues
 from allranks.plots.graphs import blocks, cuts, networks, owned, rank_groups, who_sends_to_whom
 from allranks.plots.recorded import attempts, traces
 from allranks.plots.samples import pictures
-from allranks.plots.serving import break_even, grouped, served, token_times
+from allranks.plots.serving import break_even, grouped, served
 from allranks.plots.shares import binades, held_in_a_step, parts, parts_by_model, sent_by_rank, whole_units
 from allranks.plots.timelines import PHASES, gantt, held_over_time, kept_over_a_step, lanes, timeline
 
@@ -76,7 +76,6 @@ __all__ = [
     "served",
     "streams",
     "timeline",
-    "token_times",
     "traces",
     "utilization",
     "who_sends_to_whom",

@@ -1,23 +1,10 @@
-"""How does a server do? When tokens appear, which bandwidth pays, and how many requests are in time."""
+"""How does a server do? Which bandwidth pays, and how many requests are in time."""
 
 import itertools
 
 import matplotlib.pyplot as plt
 
 STYLES = ("-o", "--s", "-.^", ":D", "-v")
-
-
-def token_times(rows, start, end):
-    """Draw a mark for each token that appears from `start` to `end` seconds, a row for each of `rows`."""
-    plt.figure(figsize=(6, 0.42 * len(rows) + 0.7))
-    times = [[1e3 * second for second in each if start <= second <= end] for each in rows.values()]
-    plt.eventplot(times, lineoffsets=range(len(rows)), linelengths=0.7, linewidths=1, colors="C0")
-    plt.yticks(range(len(rows)), rows)
-    plt.ylim(len(rows) - 0.5, -0.5)
-    plt.xlim(1e3 * start, 1e3 * end)
-    plt.xlabel("time (ms)")
-    plt.tight_layout()
-    plt.show()
 
 
 def break_even(tokens, curves, links):

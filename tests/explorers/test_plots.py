@@ -255,14 +255,6 @@ def test_each_block_of_a_matrix_says_who_holds_it():
     assert [each.get_text() for each in second.texts] == ["0 + 1"] and first.get_ylabel() == "X"
 
 
-def test_tokens_are_marks_in_milliseconds_and_only_those_inside():
-    plots.token_times({"one": [0.1, 0.2, 0.3], "other": [0.25, 0.9]}, 0.15, 0.5)
-    (axes,) = plt.gcf().axes
-    marks = [list(each.get_positions()) for each in axes.collections]
-    assert marks == [[200.0, 300.0], [250.0]]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["one", "other"]
-
-
 def test_bandwidths_are_lines_and_links_are_level():
     plots.break_even([256, 512], {"model": [4.0, 2.0]}, {"25 Gbit/s": 3.125})
     (axes,) = plt.gcf().axes
