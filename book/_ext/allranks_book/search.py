@@ -4,6 +4,8 @@ Sphinx's own index cuts `all-reduce` at the hyphen, takes ZeRO for zero, leaves 
 excerpt from a disk. This one is the text itself, by page and section: prose with formulas written in one
 line, and the names in the code; what the code printed and solutions stay out. `search.js` reads through all
 of it at each key, which takes milliseconds at this size, so nothing is stemmed and no library keeps an index.
+(MiniSearch 7.2, tried on these sections: of the fifteen queries of test_search.py it answers eleven, with a
+tokenizer of ours fourteen, for 86 kB of script and an index 40 % larger. Pagefind needs a server: its #202.)
 """
 
 from __future__ import annotations

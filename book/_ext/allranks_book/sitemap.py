@@ -2,6 +2,7 @@
 
 The same page is on hubs, on mirrors and on disks: it names the published one (`rel="canonical"`), and
 sitemap.xml lists all. Their root is `html: baseurl` of `_config.yml`, or where GitHub Pages puts the book.
+(sphinx-sitemap 2.9 lists only the pages that this build has written: its #13.)
 """
 
 from __future__ import annotations
