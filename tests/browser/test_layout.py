@@ -21,7 +21,7 @@ MUST_NOT_STAND = {
 }
 MUST_STAND = {
     "light colours without scripts": r'<html [^>]*data-theme="light"',
-    "the reader's colours before the first paint": r'(?s)<head>.*dataset\.theme = .*rel="stylesheet"',
+    "the reader's colours before a paint": r'(?s)<head>.*dataset\.theme = [^;]*matchMedia.*rel="stylesheet"',
     "a landmark around the side bar": r'<div id="pst-primary-sidebar" role="region" aria-label="Book"',
 }
 
