@@ -66,7 +66,9 @@ def test_contiguous_parts_leave_the_first_ranks_idle(p):
 
 def test_a_hop_lasts_as_long_as_its_slowest_rank():
     hops = attention.ring_pairs(64, 4, "contiguous", True)
-    assert sum(map(max, hops)) == 136 + 3 * 256
+    makespan = sum(map(max, hops))
+    assert makespan == 136 + 3 * 256
+    assert attention.ring_efficiency(64, 4, "contiguous", True) == sum(map(sum, hops)) / (4 * makespan)
 
 
 def test_the_ring_sends_keys_and_values_p_minus_one_times():

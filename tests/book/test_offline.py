@@ -76,19 +76,11 @@ def test_every_id_begins_with_its_page(printed):
 
 
 def test_only_what_a_reader_of_paper_can_use_is_left(printed):
-    for gone in (
-        "chrome",
-        "headerlink",
-        "lecturer",
-        "<button",
-        "<form",
-        "small",
-        "<math",
-        "<select",
-        "<input",
-    ):
+    for element in ("button", "form", "input", "math", "select"):
+        assert f"<{element}" not in printed.html
+    for gone in ("chrome", "headerlink", "lecturer", "small"):
         assert gone not in printed.html
-    for gone in ("<input", "Show this section", "Edit the program", "as above"):
+    for gone in ("Show this section", "Edit the program", "as above"):
         assert gone not in printed.html
     assert "a proof" in printed.html
     assert '<details open=""><summary>Hint' in printed.html
@@ -112,9 +104,7 @@ def test_a_program_says_its_settings_in_words(printed):
 def test_the_pages_before_the_first_chapter_have_classes_of_their_own(printed):
     before = front(about()) + table_of_contents([Part("One", ["a/one"])], {"a/one": printed})
     before += part_html(Part("One", ["a/one"]), {"a/one": printed._replace(html="")})
-    own = {name for names in re.findall(r'class="([^"]*)"', before) for name in names.split()} - {
-        "bd-article"
-    }
+    own = set(" ".join(re.findall(r'class="([^"]*)"', before)).split()) - {"bd-article"}
     assert len(own) > 5
     for file in [*ROOT.glob("book/_static/*.*s"), *ROOT.glob("book/_ext/**/*.py")]:
         taken = own & set(re.findall(r"\bar-[\w-]+", file.read_text(encoding="utf-8")))

@@ -1,6 +1,6 @@
-"""What in the bodies of pages must be otherwise than the extensions write it? And the address of the book.
+"""What do extensions write into a page that must change? And where does the address of the book lead?
 
-What differs around the body is in our templates (`templates/layout.html`).
+What changes around the article is in our templates (`templates/layout.html`).
 """
 
 from __future__ import annotations

@@ -16,16 +16,14 @@ import zlib
 from pathlib import Path
 
 from sphinx.errors import ExtensionError
-from sphinx.util import logging
 
 from allranks_book.formulas import node_binary
 
-logger = logging.getLogger(__name__)
-PURGECSS = Path(__file__).parents[3] / "node_modules" / "purgecss"
 SCRIPT = Path(__file__).parent.parent / "styles.cjs"
 BOOK = "styles/book.css"
 LINK = re.compile(r'(?<=styles/book\.css)(?:\?v=\w+)?(?=")')
-OF_THE_LAYOUT = ["styles/theme.css", "styles/pydata-sphinx-theme.css"]  # our layout links them only as part
+# The theme links these first; layout.html leaves that to the joined sheet.
+OF_THE_LAYOUT = ["styles/theme.css", "styles/pydata-sphinx-theme.css"]
 HOLD_NO_CLASSES = {"searchindex.js", "plotly-basic.min.js"}
 
 
@@ -81,13 +79,7 @@ def join_sheets(app, exception) -> None:
 
 
 def setup(app) -> None:
-    """Note the shared sheets first of all, replace them last of all, join them when all is written.
-
-    With Node packages from before PurgeCSS the sheets stay apart, and the test of the pages' weight fails.
-    """
-    if not PURGECSS.is_dir():
-        logger.info("The style sheets stay apart: %s is missing, run `npm ci`.", PURGECSS)
-        return
+    """Note the shared sheets first of all, replace them last of all, join them when all is written."""
     app.connect("html-page-context", note_shared_sheets, priority=1)
     app.connect("html-page-context", link_one_sheet, priority=950)
     app.connect("build-finished", join_sheets, priority=990)
